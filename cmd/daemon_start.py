@@ -14,8 +14,9 @@ def main() -> None:
     # Ctrl-C ends it without a word, as SIGTERM does.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # Both would end it, too. The configuration is still to be read, or watched already.
-    for number in (signal.SIGHUP, signal.SIGUSR1):
+    # Each would end it, too. The configuration is still to be read, or watched already.
+    # Nor does SIGUSR2 mean anything to it, which log rotation and the like may send.
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     # Imported here: that is what is to be spared the collector.
     from .pinfoldd import main as run

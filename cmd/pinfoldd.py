@@ -22,12 +22,7 @@ from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
 from .control.background_rebalance import REBALANCE_SECONDS, BackgroundRebalance
 from .control.control_server import ControlServer
-from .control.control_socket import (
-    ControlInUseError,
-    ControlSocket,
-    ControlSocketError,
-    control_path,
-)
+from .control.control_socket import place_control_socket
 from .control.decision_journal import DecisionJournal
 from .control.history.history_keeper import HistoryKeeper
 from .daemon.chores import live_root, plan_chores
@@ -48,16 +43,26 @@ from .report.decision_log import DecisionLog
 from .report.log_setup import end_logging
 from .report.trace_report import TraceReport
 from .state.state_file import read_state
-from .state.state_folder import claim_patiently
+from .state.state_folder import StateClaim, claim_patiently
 from .state.state_keeper import StateKeeper
 
 if TYPE_CHECKING:
     from ..nri.embedded.embedded_runtime import EmbeddedRuntime
-    from ..policy.manifests.manifest import PodSpec
+    from ..policy.manifests.pod_spec import PodSpec
 
 _EMBEDDED_SECONDS: Final = 10.0
 _SWITCH_SECONDS: Final = 0.001
 """How long another thread keeps Python's lock while a runtime's call waits for it; 5 ms usually."""
+
+
+def _existing_folder(
+    _context: click.Context, _option: click.Parameter, path: Path | None
+) -> Path | None:
+    if path is not None and not path.is_dir():
+        raise PinfoldError(
+            f"--kernel-root: {path}: no folder is there — name the one with sys/ and proc/ in it"
+        )
+    return path
 
 
 @click.command(cls=StatusCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -119,6 +124,7 @@ _SWITCH_SECONDS: Final = 0.001
 @click.option(
     "--kernel-root",
     type=click.Path(path_type=Path, readable=False),
+    callback=_existing_folder,
     help="Set interrupts and clocks of cpus below DIR; '/' by default on this machine itself.",
 )
 @machine_options
@@ -171,13 +177,12 @@ def command(
     _tell_choice(access, log)
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
-    patience, keeper, history = _keepers(state_dir, log, access)
-    place = control, state_dir, patience
+    claim = claim_patiently(state_dir, log, goes_on=access.identity.is_preinstalled)
+    keeper, history = _keepers(claim.folder, log)
     garbage, journal, counts, traces = Garbage(), DecisionJournal(), EventCounts(), TraceReport(log)
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal, counts]
     is_here = sysfs_root is None and machine is None and access.embedded is None
-    kernel_root = Path("/") if kernel_root is None and is_here else kernel_root
-    tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
+    tuner = _tuner(kernel_root, claim, log, is_here=is_here)
     reports.extend(one for one in (keeper, history, tuner, traces) if one is not None)
     surroundings = find_surroundings(root, environment)
     with loaded.placing():
@@ -190,9 +195,10 @@ def command(
             finder=surroundings,
             as_found=tuner.as_found if tuner else None,
         )
+    daemon.written = loaded
     _look_for_conflicts(daemon, log, is_here=is_here)
-    server = _control_server(place, daemon, (journal, history), access, root, log)
-    _remember(daemon, keeper, history, state_dir, counts, log)
+    server = _control_server((control, claim), daemon, (journal, history), access, root, log)
+    _remember(daemon, keeper, history, claim.folder, counts, log)
     if tuner is not None:
         tuner.start(daemon.plugin)
     plan_chores(daemon, watch, root, log)
@@ -261,7 +267,8 @@ def _stop(
 
 
 def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:
-    _warn((*daemon.engine.warnings, *filter(None, (runc_warning(daemon.machine),))), log)
+    _warn(map(daemon.written.placed, daemon.engine.warnings), log)
+    _warn(filter(None, (runc_warning(daemon.machine),)), log)
     if is_here:
         managers = read_managers()
         daemon.plugin.events.foreign_pins.kubelet_pins = managers.pins_cpus
@@ -273,14 +280,19 @@ def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
         log.warning("%s", warning)
 
 
+def _tuner(
+    root: Path | None, claim: StateClaim, log: logging.Logger, *, is_here: bool
+) -> Tuner | None:
+    root = Path("/") if root is None and is_here else root
+    return None if root is None or claim.is_anothers else tuner_below(root, claim.folder, log)
+
+
 def _keepers(
-    folder: Path | None, log: logging.Logger, access: Access
-) -> tuple[float, StateKeeper | None, HistoryKeeper | None]:
-    """What keeps state and history, and the seconds that a daemon before us may take to end."""
-    patience = claim_patiently(folder, log, goes_on=access.identity.is_preinstalled)
+    folder: Path | None, log: logging.Logger
+) -> tuple[StateKeeper | None, HistoryKeeper | None]:
     if folder is None:
-        return patience, None, None
-    return patience, StateKeeper(folder, log), HistoryKeeper(folder, log)
+        return None, None
+    return StateKeeper(folder, log), HistoryKeeper(folder, log)
 
 
 def _remember(
@@ -325,29 +337,19 @@ def _reload(
 
 
 def _control_server(
-    place: tuple[str | None, Path | None, float],
+    place: tuple[str | None, StateClaim],
     daemon: Daemon,
     known: tuple[DecisionJournal, HistoryKeeper | None],
     access: Access,
     root: str | None,
     log: logging.Logger,
 ) -> ControlServer | None:
-    """The control API, unless it is off; a place that nobody named must stop nobody."""
-    option, state_dir, patience = place
-    path = control_path(option, os.environ, state_dir)
-    if path is None:
-        return None
-    try:
-        control_socket = ControlSocket(path, patience_seconds=patience)
-    except ControlSocketError as error:
-        # One that the runtime starts is started once: containers would stay unpinned.
-        is_rival = isinstance(error, ControlInUseError) and not access.identity.is_preinstalled
-        if option is not None or is_rival:
-            raise
-        log.error("%s; pinfold cannot ask this daemon", error)
+    # A plugin that its runtime starts is started once: containers would stay unpinned.
+    found = place_control_socket(*place, log, goes_on=access.identity.is_preinstalled)
+    if found is None:
         return None
     journal, history = known
-    return ControlServer(daemon, journal, control_socket, access.kind, log, history, root)
+    return ControlServer(daemon, journal, found, access.kind, log, history, root)
 
 
 def _listen(daemon: Daemon) -> None:

@@ -87,7 +87,7 @@ def place(targets: Targets, built: Path, version: str) -> None:
         versions.switch(fresh)
         put_in_place(targets, fresh)
     what = "is installed already" if fresh == before else "is installed"
-    print(f"{fresh.name} {what} in {targets.prefix}")
+    print(f"{fresh.name} {what} in {targets.place}")
 
 
 def roll_back(targets: Targets) -> None:
@@ -99,7 +99,7 @@ def roll_back(targets: Targets) -> None:
     with versions.locked():
         versions.switch(previous)
         put_in_place(targets, previous)
-    print(f"{previous.name} is back in {targets.prefix}")
+    print(f"{previous.name} is back in {targets.place}")
 
 
 def uninstall(targets: Targets) -> None:
@@ -118,7 +118,7 @@ def uninstall(targets: Targets) -> None:
             targets.examples.unlink()
         shutil.rmtree(targets.examples.parent, ignore_errors=True)
         shutil.rmtree(targets.library)
-    print(f"removed from {targets.prefix}; {targets.config_folder} stays")
+    print(f"removed from {targets.place}; {targets.config_folder} stays")
 
 
 def build(version: Path, scratch: Path, targets: Targets, python: Path) -> None:

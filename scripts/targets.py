@@ -24,6 +24,12 @@ class Targets:
     stage: Path
 
     @property
+    def place(self) -> str:
+        """The place of the installation in a few words: the prefix, and where it is staged."""
+        staged = self._staged(self.prefix)
+        return f"{staged}" if staged == self.prefix else f"{staged}, staged for {self.prefix}"
+
+    @property
     def library(self) -> Path:
         """The folder of all versions."""
         return self._staged(self.prefix / "lib" / "pinfold")

@@ -14,7 +14,8 @@ from ...policy.configuration.config import Config
 from ...policy.engine.decision import Decision
 from ...policy.engine.pool_drawing import pool_texts, spare_supplies
 from ...policy.engine.reason import reason_of
-from ...policy.manifests.manifest import PodSpec, parse_manifests
+from ...policy.manifests.manifest import parse_manifests
+from ...policy.manifests.pod_spec import PodSpec
 from ...policy.model.container import Container
 from ...policy.model.grant import Grant
 from ...policy.model.memory_qos import MemoryQos

@@ -66,7 +66,7 @@ def _rows(result: ScenarioResult) -> list[tuple[str, ...]]:
 
 
 def _diff_lines(diff: NodeDiff | None) -> Iterator[str]:
-    """The containers of a running node that are elsewhere by now, or gone."""
+    """The containers of a running node that are elsewhere now, or gone."""
     if diff is None:
         return
     if diff.moved:

@@ -81,7 +81,7 @@ class ControlClient:
         return self._ask("Audit", {1: repair}, AuditDocument)
 
     def state(self) -> State:
-        """The content of the daemon's state file, as it would be by now."""
+        """The content of the daemon's state file, as it would be at present."""
         from ..state.state_file import State
 
         return self._ask("State", {}, State)

@@ -154,7 +154,7 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
         return _encoded(AuditDocument(containers=result.containers, drift=tuple(drift)))
 
     def state(self) -> bytes:
-        """The state that would be saved by now. Raises `TimeoutError`."""
+        """The state that would be saved at present. Raises `TimeoutError`."""
         # One of its own: those of the state's thread are not to be shared.
         return msgspec.json.encode(SavedStates().of(self._snapshot("state")))
 

@@ -44,6 +44,8 @@ class ControlGate:
     ) -> None:
         """`open_service`: a new connection to the service, which it makes ready if need be."""
         self._listener = listener
+        self._next: socket.socket | None = None
+        """Where clients come from from here on."""
         self._may_enter = may_enter
         self._open_service = open_service
         self._log = log
@@ -61,6 +63,11 @@ class ControlGate:
         """Begin to take clients."""
         self._thread.start()
 
+    def listen_at(self, listener: socket.socket) -> None:
+        """Take clients from another socket; the one before is closed. Those who are there stay."""
+        self._next = listener
+        self._wake.send(b"!")
+
     def stop(self) -> None:
         """Take no more clients and leave those that are there."""
         self._wake.close()
@@ -73,8 +80,10 @@ class ControlGate:
             has_newcomer = False
             for key, _ in self._selector.select(self._pause()):
                 if key.fileobj is self._woken:
-                    return
-                if key.fileobj is self._listener:
+                    if not self._woken.recv(1):
+                        return
+                    self._change()
+                elif key.fileobj is self._listener:
                     has_newcomer = True
                 elif key.data in self._relays:
                     self._serve(key.data)
@@ -82,6 +91,15 @@ class ControlGate:
             # Last, so that those who have left have given their places back.
             if has_newcomer:
                 self._take()
+
+    def _change(self) -> None:
+        before, self._listener = self._listener, self._next or self._listener
+        if before is self._listener:
+            return
+        if self._resumes_at is None:
+            self._selector.unregister(before)
+            self._selector.register(self._listener, selectors.EVENT_READ)
+        before.close()
 
     def _end(self) -> None:
         for relay in tuple(self._relays):

@@ -69,14 +69,16 @@ class ControlServer:
     def stop(self) -> None:
         """Take no more clients, end the calls that are being answered and remove the socket."""
         self._daemon.timetable.cancel("control socket")
+        with self._following:
+            self._is_over = True
         self._gate.stop()
         if self._service is not None:
             self._service.stop()
-        with self._following:
-            self._is_over = True
-            self._socket.close()
+        self._socket.close()
 
     def _follow(self) -> None:
+        if not self._socket.is_there and not self._renew():
+            return
         group = self._daemon.engine.config.control.group
         if group == self._group and not self._complaint:
             return
@@ -85,6 +87,22 @@ class ControlServer:
             self._socket.admit(group)
         except (PinfoldError, OSError) as error:
             complaint = str(error)
+        self._complain(complaint)
+
+    def _renew(self) -> bool:
+        """Make the socket again that somebody deleted; whether it is there."""
+        try:
+            self._socket.renew()
+        except PinfoldError as error:
+            self._complain(str(error))
+            return False
+        self._gate.listen_at(self._socket.listener)
+        self._log.warning("%s: the control socket was gone, and is made anew", self._socket.path)
+        # Nobody is let in there yet but its owner.
+        self._group = self._complaint = ""
+        return True
+
+    def _complain(self, complaint: str) -> None:
         if complaint and complaint != self._complaint:
             self._log.error("%s", complaint)
         self._complaint = complaint
@@ -99,6 +117,13 @@ class ControlServer:
 
     def _connect(self) -> socket.socket:
         """A connection to the service, in the gate's thread."""
+        if self._service is not None:
+            try:
+                return self._service.connect()
+            except FileNotFoundError:
+                # Its folder was cleaned away, and with it the socket that only we know.
+                self._service.stop()
+                self._service = None
         if self._service is None:
             # Imported here: grpc and its protobuf take as long to load as everything else.
             from .control_desk import ControlDesk

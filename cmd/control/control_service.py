@@ -59,40 +59,7 @@ class ControlService:
             # A stream has its thread for as long as it lasts.
             ThreadPoolExecutor(_CALLS_AT_ONCE + STREAMS_MAX, thread_name_prefix="control"),
             handlers=[
-                grpc.method_handlers_generic_handler(
-                    SERVICE,
-                    {
-                        "Status": self._handler(api.StatusRequest, lambda _: desk.status()),
-                        "Pools": self._handler(api.PoolsRequest, lambda _: desk.pools()),
-                        "Containers": self._handler(
-                            api.ContainersRequest, lambda request: desk.containers(request.name)
-                        ),
-                        "Explain": self._handler(
-                            api.ExplainRequest, lambda request: desk.explain(request.container)
-                        ),
-                        "Audit": self._handler(
-                            api.AuditRequest, lambda request: desk.audit(repair=request.repair)
-                        ),
-                        "State": self._handler(api.StateRequest, lambda _: desk.state()),
-                        "Plan": self._handler(
-                            api.PlanRequest, lambda request: _plan(desk, request)
-                        ),
-                        "Capture": self._handler(
-                            api.CaptureRequest,
-                            lambda request: desk.heavy.capture(request.name),
-                            message=lambda content: api.Archive(content=content),
-                        ),
-                        "Move": self._handler(
-                            api.MoveRequest,
-                            lambda request: desk.move(
-                                ContainerId(request.container_id),
-                                request.from_pool,
-                                request.to_pool,
-                            ),
-                        ),
-                        "Follow": self._stream_handler(),
-                    },
-                ),
+                *self._calls(desk),
                 *ToolServices(desk.is_well, SERVICE, [api.DESCRIPTOR], self._places).handlers(),
             ],
             options=[
@@ -123,6 +90,43 @@ class ControlService:
         """End, with the calls that are being answered."""
         self._server.stop(_STOP_SECONDS).wait(2 * _STOP_SECONDS)
         _remove(self._folder)
+
+    def _calls(self, desk: ControlDesk) -> list[grpc.GenericRpcHandler[object, object]]:
+        """The calls that are answered at the desk."""
+        return [
+            grpc.method_handlers_generic_handler(
+                SERVICE,
+                {
+                    "Status": self._handler(api.StatusRequest, lambda _: desk.status()),
+                    "Pools": self._handler(api.PoolsRequest, lambda _: desk.pools()),
+                    "Containers": self._handler(
+                        api.ContainersRequest, lambda request: desk.containers(request.name)
+                    ),
+                    "Explain": self._handler(
+                        api.ExplainRequest, lambda request: desk.explain(request.container)
+                    ),
+                    "Audit": self._handler(
+                        api.AuditRequest, lambda request: desk.audit(repair=request.repair)
+                    ),
+                    "State": self._handler(api.StateRequest, lambda _: desk.state()),
+                    "Plan": self._handler(api.PlanRequest, lambda request: _plan(desk, request)),
+                    "Capture": self._handler(
+                        api.CaptureRequest,
+                        lambda request: desk.heavy.capture(request.name),
+                        message=lambda content: api.Archive(content=content),
+                    ),
+                    "Move": self._handler(
+                        api.MoveRequest,
+                        lambda request: desk.move(
+                            ContainerId(request.container_id),
+                            request.from_pool,
+                            request.to_pool,
+                        ),
+                    ),
+                    "Follow": self._stream_handler(),
+                },
+            )
+        ]
 
     def _handler(
         self,

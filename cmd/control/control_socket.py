@@ -6,6 +6,7 @@ A lock beside it tells a daemon that runs from one that was killed and left its 
 import contextlib
 import errno
 import grp
+import logging
 import os
 import socket
 import stat
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ...topology.sets.base_errors import PinfoldError
-from ..state.state_folder import LAST_SECONDS, is_free_soon, is_locked
+from ..state.state_folder import LAST_SECONDS, StateClaim, is_free_soon, is_locked
 
 SOCKET_NAME: Final = "control.sock"
 USUAL_PLACES: Final = (Path("/run/pinfold") / SOCKET_NAME, Path("/var/lib/pinfold") / SOCKET_NAME)
@@ -57,6 +58,32 @@ def control_path(
     return None if folder is None else folder / SOCKET_NAME
 
 
+def place_control_socket(
+    option: str | None,
+    claim: StateClaim,
+    log: logging.Logger,
+    *,
+    goes_on: bool,
+    environment: Mapping[str, str] = os.environ,
+) -> "ControlSocket | None":
+    """The control socket of a daemon; None where it is off, or cannot be made where nobody said.
+
+    `goes_on`: whether one of another daemon, where nobody said, stops nobody, either.
+    Raises `ControlSocketError`.
+    """
+    path = control_path(option, environment, claim.folder)
+    if path is None:
+        return None
+    try:
+        return ControlSocket(path, patience_seconds=claim.patience_seconds)
+    except ControlSocketError as error:
+        is_rival = isinstance(error, ControlInUseError) and not goes_on
+        if option is not None or is_rival:
+            raise
+        log.error("%s; pinfold cannot ask this daemon", error)
+        return None
+
+
 class ControlSocket:
     """The listening socket of one daemon, from its making until `close`."""
 
@@ -80,16 +107,58 @@ class ControlSocket:
         try:
             self._lock = _lock(path, clock, sleep, patience_seconds)
             try:
-                self.listener: Final = _listen(path)
+                self.listener = _listen(path)
             except BaseException:
                 os.close(self._lock)
                 raise
             self._marks = _marks(path)
+            self._folder_mode = stat.S_IMODE(path.parent.stat().st_mode)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise ControlSocketError(
                 f"--control: {path}: {reason} — name a place where a socket can be made, or 'off'"
             ) from error
+
+    @property
+    def is_there(self) -> bool:
+        """Whether clients can find it: somebody may have cleaned its folder."""
+        try:
+            return _marks(self.path) == self._marks
+        except OSError:  # its folder may be gone, too, or a file be in its place
+            return False
+
+    def renew(self) -> None:
+        """Listen at the same path again, with another `listener`; the old one is not closed.
+
+        Nobody but its owner is admitted. Raises `ControlInUseError` and `ControlSocketError`, and
+        all is as it was.
+        """
+        try:
+            if not self.path.parent.exists():
+                self.path.parent.mkdir(mode=0o700)
+                # Whatever the umask leaves of a mode.
+                self.path.parent.chmod(self._folder_mode)
+            if not self._holds_lock():
+                lock = _lock(self.path, time.monotonic, time.sleep, 0.0)
+                os.close(self._lock)
+                self._lock = lock
+            elif _answers(self.path):
+                raise ControlInUseError(_in_use(self.path))
+            self.listener = _listen(self.path)
+            self._marks = _marks(self.path)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ControlSocketError(
+                f"--control: {self.path}: gone, and cannot be made again: {reason} — start pinfoldd"
+                " anew; containers keep their cpus"
+            ) from error
+
+    def _holds_lock(self) -> bool:
+        try:
+            found = os.lstat(_lock_path(self.path))
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(found, os.fstat(self._lock))
 
     def admit(self, group: str) -> None:
         """Let a group open the socket too; "" for nobody but its owner.
@@ -133,21 +202,26 @@ def _lock(
 ) -> int:
     """The open lock file beside a socket, held by this process alone."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(f"{path}.lock", flags, 0o600)
+    descriptor = os.open(_lock_path(path), flags, 0o600)
     try:
 
         def is_free() -> bool:
             return is_locked(descriptor) and not _answers(path)
 
         if not is_free_soon(is_free, clock, sleep, seconds):
-            raise ControlInUseError(
-                f"--control: {path}: another pinfoldd listens there — stop it, or name another"
-                " place"
-            )
+            raise ControlInUseError(_in_use(path))
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _lock_path(path: Path) -> str:
+    return f"{path}.lock"
+
+
+def _in_use(path: Path) -> str:
+    return f"--control: {path}: another pinfoldd listens there — stop it, or name another place"
 
 
 def _answers(path: Path) -> bool:

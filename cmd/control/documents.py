@@ -38,7 +38,7 @@ class PoolDocument(NodeDocument, frozen=True, kw_only=True):
     exclusive: str
     """The cpus that containers have for themselves, of this pool or of another one."""
     sharable: str
-    """The cpus that containers share by now."""
+    """The cpus that containers share at present."""
     shared_milli: int
     """Promised to containers of exactly this pool."""
     free_milli: int

@@ -36,12 +36,10 @@ class ToolServices:
         service: str,
         files: Sequence[FileDescriptor],
         places: StreamPlaces,
-        look_seconds: float = _LOOK_SECONDS,
     ) -> None:
         """`service`: the server's own, besides these. `files`: those that describe it."""
         self._is_well = is_well
         self._service = service
-        self._look_seconds = look_seconds
         own = (health.DESCRIPTOR, reflection.DESCRIPTOR)
         self._files = {one.name: one for one in (*files, *own)}
         self._places = places
@@ -102,8 +100,8 @@ class ToolServices:
         with self._places.taken(context) as over:
             said, silent_seconds = self._status(asked.service), 0.0
             yield said
-            while not over.wait(self._look_seconds):
-                silent_seconds += self._look_seconds
+            while not over.wait(_LOOK_SECONDS):
+                silent_seconds += _LOOK_SECONDS
                 found = self._status(asked.service)
                 if found != said or silent_seconds >= _REPEAT_SECONDS:
                     said, silent_seconds = found, 0.0

@@ -41,7 +41,8 @@ class CpuWatch:
             machine = machine_of(self._root, None)
             if machine.online == known:
                 return  # files of a cpu on its way: the next look sees it whole
-            self._daemon.reconfigure(machine=machine)
+            with self._daemon.written.placing():
+                self._daemon.reconfigure(machine=machine)
         except TimeoutError as error:
             self._log.warning("cpus %s are online now: %s; trying again", online, error)
         except PinfoldError as error:
@@ -58,4 +59,4 @@ class CpuWatch:
             )
             for warning in self._daemon.engine.warnings:
                 if warning not in warned:
-                    self._log.warning("%s", warning)
+                    self._log.warning("%s", self._daemon.written.placed(warning))

@@ -151,6 +151,8 @@ class Daemon:
                 policy, link, self._report, machine_memory_bytes=memory, finder=finder
             )
         cold_starts.start(self.plugin)
+        self.written = CheckedConfig(config)
+        """The configuration in force as it was written: complaints about it name file and line."""
         self.last_reload: ReloadRecord | None = None
         """None where the configuration was never read again."""
         self.audit = DriftAudit(self.plugin, self._report)
@@ -271,14 +273,15 @@ def reload_configuration(
     notifier.reloading()
     known = daemon.engine.warnings
 
-    def tell(answer: bool | ConfigError) -> None:
+    def tell(loaded: CheckedConfig, answer: bool | ConfigError) -> None:
         daemon.note_reload(is_good=not isinstance(answer, ConfigError))
         if isinstance(answer, ConfigError):
             _tell_fault(answer, notifier, log)
             return
+        daemon.written = loaded
         for warning in daemon.engine.warnings:
             if warning not in known:
-                log.warning("%s", warning)
+                log.warning("%s", loaded.placed(warning))
         log.info("event=%s", "reconfigured" if answer else "reconfigured changed=nothing")
         notifier.reloaded("configuration reloaded")
 
@@ -286,11 +289,12 @@ def reload_configuration(
         loaded = load()
 
         def tell_late(answer: bool | ConfigError) -> None:
-            tell(loaded.placed_error(answer) if isinstance(answer, ConfigError) else answer)
+            placed = loaded.placed_error(answer) if isinstance(answer, ConfigError) else answer
+            tell(loaded, placed)
 
         with loaded.placing():
             differs = daemon.reconfigure(loaded.config, late=tell_late)
-        tell(differs)
+        tell(loaded, differs)
     except PinfoldError as error:
         daemon.note_reload(is_good=False)
         _tell_fault(error, notifier, log)

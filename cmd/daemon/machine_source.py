@@ -1,7 +1,7 @@
 """The options that say which machine is meant: this one, a copy of /sys, or one line."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
@@ -29,9 +29,7 @@ def machine_options(command: _Command) -> _Command:
     return sysfs_root(machine(command))
 
 
-def machine_of(
-    sysfs_root: str | None, machine: str | None, environment: Mapping[str, str] = os.environ
-) -> Machine:
+def machine_of(sysfs_root: str | None, machine: str | None) -> Machine:
     """The machine the options mean; without any, the one this runs on.
 
     What the environment overrides of it is overridden. Raises `TopologyError`, and
@@ -39,7 +37,7 @@ def machine_of(
     """
     if sysfs_root is not None and machine is not None:
         raise click.UsageError("--sysfs-root and --machine exclude each other; give one")
-    overrides = parse_overrides(environment)
+    overrides = parse_overrides(os.environ)
     if machine is not None:
         # Imported here: a node's daemon reads its own machine.
         from ...topology.made.spec import machine_from_spec

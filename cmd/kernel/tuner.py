@@ -126,7 +126,7 @@ class Tuner:
         return Effects(values, wanted.warnings)
 
     def _look(self, occupancy: Occupancy, plugin: Front) -> Hardware:
-        """What there is to set by now: devices come and go, and their interrupts with them."""
+        """What there is to set at present: devices come and go, and their interrupts with them."""
         is_asked = any(one.irq is not None for one in occupancy.holdings)
         if not (is_asked or self._settings.moves_interrupts):
             return self._uncore

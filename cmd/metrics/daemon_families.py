@@ -86,7 +86,29 @@ def daemon_families(
         _with_zeros(boundaries, counts.alignment(look.snapshot.machine)),
     )
     wishes = (weight or SatisfiedWeight()).wishes(look.snapshot, courtesy.rest)
-    yield _violations(look.snapshot, wishes)
+    yield from _wish_families(look.snapshot, wishes)
+    yield from _cause_families(counts)
+    yield from _domain_families(look.snapshot, domains)
+    yield from _health_families(look)
+
+
+def fragmentation(free: int, domains: Mapping[str, CpuSet], usable: int) -> float:
+    """The share of free cpus that are in domains of which others are taken; masks of cpus.
+
+    >>> pair = {"0": CpuSet.parse("0-1"), "1": CpuSet.parse("2-3")}
+    >>> fragmentation(0b1101, pair, 0b1111)
+    0.3333333333333333
+    """
+    whole = 0
+    for cpus in domains.values():
+        ours = cpus.mask & usable
+        if not ours & ~free:
+            whole |= ours
+    return (free & ~whole).bit_count() / free.bit_count() if free else 0.0
+
+
+def _wish_families(snapshot: Snapshot, wishes: Wishes) -> Iterator[Metric]:
+    yield _violations(snapshot, wishes)
     yield GaugeMetricFamily(
         "pinfold_satisfied_weight",
         "How much of what running containers wish of each other their places give them.",
@@ -97,6 +119,10 @@ def daemon_families(
         "How much that would be if every wish were met, whether or not that can be.",
         value=wishes.wished / wishes.scale,
     )
+
+
+def _cause_families(counts: EventCounts) -> Iterator[Metric]:
+    """Families with one label, the cause or the outcome."""
     for name, text, label, zeros, values in (
         (
             "pinfold_cpuset_updates",
@@ -129,23 +155,6 @@ def daemon_families(
     ):
         counted = {(key,): count for key, count in dict(values).items()}
         yield _counter(name, text, (label,), _with_zeros([(one,) for one in zeros], counted))
-    yield from _domain_families(look.snapshot, domains)
-    yield from _health_families(look)
-
-
-def fragmentation(free: int, domains: Mapping[str, CpuSet], usable: int) -> float:
-    """The share of free cpus that are in domains of which others are taken; masks of cpus.
-
-    >>> pair = {"0": CpuSet.parse("0-1"), "1": CpuSet.parse("2-3")}
-    >>> fragmentation(0b1101, pair, 0b1111)
-    0.3333333333333333
-    """
-    whole = 0
-    for cpus in domains.values():
-        ours = cpus.mask & usable
-        if not ours & ~free:
-            whole |= ours
-    return (free & ~whole).bit_count() / free.bit_count() if free else 0.0
 
 
 def _event_families(counts: EventCounts) -> Iterator[Metric]:

@@ -1,6 +1,7 @@
 """The pages for monitoring: what is measured, and whether all is well."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache, partial
 from http import HTTPStatus
 from itertools import chain
 from typing import Final
@@ -43,7 +44,8 @@ class MetricPages:
         self._counts = counts
         self._daemon = daemon
         self._tree = tree
-        self._groups = groups
+        self._is_shown = cache(partial(is_selected, patterns=groups))
+        """Whether a group is among those that are shown: patterns and groups stay the same."""
         self._gauges = GaugeReader()
         self._courtesy = daemon.plugin.owner.courtesy
         self._weight = SatisfiedWeight()
@@ -84,7 +86,7 @@ class MetricPages:
         gauges = (
             gauge
             for gauge in chain(self._gauges.read(snapshot, used_bytes), pinning)
-            if is_selected(gauge.group, self._groups)
+            if self._is_shown(gauge.group)
         )
         look = DaemonLook(
             snapshot=snapshot,
@@ -94,15 +96,15 @@ class MetricPages:
             reload=self._daemon.last_reload,
         )
         families: Iterable[Metric] = ()
-        if is_selected(OWN, self._groups):
+        if self._is_shown(OWN):
             families = chain(
                 daemon_families(look, self._weight, self._courtesy), placement_families(snapshot)
             )
         content = self._exposition.page(
             gauges,
             families,
-            with_build=is_selected(_BUILD, self._groups),
-            with_process=is_selected(PROCESS, self._groups),
+            with_build=self._is_shown(_BUILD),
+            with_process=self._is_shown(PROCESS),
         )
         return Page(content=content, content_type=CONTENT_TYPE)
 

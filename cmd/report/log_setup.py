@@ -72,11 +72,11 @@ def prepare_logging(handler: logging.Handler) -> logging.Logger:
     return logger
 
 
-def end_logging(seconds: float = _STOP_SECONDS) -> None:
-    """Write what was logged so far, but for no longer than this."""
+def end_logging() -> None:
+    """Write what was logged so far, but for no longer than `_STOP_SECONDS`."""
     for handler in logging.getLogger(_NAME).handlers:
         if isinstance(handler, LogWriter):
-            handler.stop(seconds)
+            handler.stop(_STOP_SECONDS)
 
 
 def log_handler(environment: Mapping[str, str], *, is_preinstalled: bool) -> LogHandler:

@@ -69,7 +69,7 @@ class LogWriter(logging.Handler):
 
     def handle(self, record: logging.LogRecord) -> bool:
         """Have the record written soon, without the handler's lock: the backlog has its own."""
-        is_wanted = bool(self.filter(record))
+        is_wanted = not self.filters or bool(self.filter(record))
         if is_wanted:
             self.emit(record)
         return is_wanted
@@ -85,7 +85,8 @@ class LogWriter(logging.Handler):
             if self._is_stopping or self._characters + size > self._characters_max:
                 self._dropped += 1
                 return
-            self._tell_dropped()
+            if self._dropped:
+                self._tell_dropped()
             self._put(_Waiting(record=record, characters=size, lines=1))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="log", daemon=True)

@@ -14,6 +14,7 @@ from ...nri.dispatch.report import (
     HintsMissing,
     Outcome,
     Recovered,
+    SocketLost,
     Suspect,
     Synchronized,
     ThreadsNarrowed,
@@ -80,6 +81,15 @@ class RuntimeLog:
                     reason,
                     containers,
                 )
+            case SocketLost(path=path, reason=""):
+                self._log.warning("%s: the kubelet's socket was gone, and is made anew", path)
+            case SocketLost(path=path, reason=reason):
+                self._log.error(
+                    "%s: the kubelet's socket is gone, and cannot be made again: %s — start"
+                    " pinfoldd anew; containers keep their cpus",
+                    path,
+                    reason,
+                )
             case Suspect(seconds=seconds):
                 self._log.error(
                     "%s: the runtime hangs: no answer to an update and no call for %.0f s; nothing"
@@ -103,7 +113,9 @@ class RuntimeLog:
     def _disconnected(self, reason: str, *, is_last: bool) -> None:
         level = logging.DEBUG if reason == self._last_reason else logging.WARNING
         self._last_reason = reason
-        self._log.log(level, "%s: %s — %s", self._where, line(reason), _remedy(reason, is_last))
+        self._log.log(
+            level, "%s: %s — %s", self._where, line(reason), _remedy(reason, is_last=is_last)
+        )
 
     def _updated(self, happening: Updated) -> None:
         for container_id in happening.containers:
@@ -184,7 +196,7 @@ class RuntimeLog:
         )
 
 
-def _remedy(reason: str, is_last: bool) -> str:
+def _remedy(reason: str, *, is_last: bool) -> str:
     if is_last:
         return "pinfoldd ends; containers that run keep their cpus"
     if "No such file" in reason:

@@ -9,5 +9,7 @@ def weight_text(score: int, scale: int, *, is_signed: bool = False) -> str:
     """
     hundredths = (200 * abs(score) + scale) // (2 * scale)
     whole, part = divmod(hundredths, 100)
-    sign = "-" if score < 0 and hundredths else "+" if is_signed and hundredths else ""
+    sign = ""
+    if hundredths:
+        sign = "-" if score < 0 else "+" * is_signed
     return f"{sign}{whole}.{part:02}".rstrip("0").rstrip(".")

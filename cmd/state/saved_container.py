@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from ...policy.annotations.annotation_keys import RESOURCES_KEY, domain_of
 from ...policy.engine.adoption import Advice
@@ -153,19 +154,11 @@ class SavedPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def saved_pod(pod: Pod) -> SavedPod:
     """A pod to be saved, without its containers."""
-    return SavedPod(
-        id=pod.id,
-        name=pod.name,
-        namespace=pod.namespace,
-        uid=pod.uid,
-        qos=pod.qos,
-        resources=None if pod.resources is None else saved_resources(pod.resources),
-        labels=pod.labels,
-        annotations={key: one for key, one in pod.annotations.items() if _is_ours(key)},
-    )
+    annotations = {key: one for key, one in pod.annotations.items() if _is_ours(key)}
+    return replace(bare_pod(pod), is_cut=False, labels=pod.labels, annotations=annotations)
 
 
-def bare_pod(pod: Pod, containers: tuple[SavedContainer, ...]) -> SavedPod:
+def bare_pod(pod: Pod, containers: tuple[SavedContainer, ...] = ()) -> SavedPod:
     """A pod whose texts are too long to be saved."""
     return SavedPod(
         id=pod.id,
@@ -173,27 +166,34 @@ def bare_pod(pod: Pod, containers: tuple[SavedContainer, ...]) -> SavedPod:
         namespace=pod.namespace,
         uid=pod.uid,
         qos=pod.qos,
-        resources=None if pod.resources is None else saved_resources(pod.resources),
+        resources=None if pod.resources is None else _saved_resources(pod.resources),
         is_cut=True,
         containers=containers,
     )
 
 
-def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContainer:
-    """A placed container to be saved; its labels, tags, hints and unmet rules only `with_texts`."""
-    container = placed.container
-    advice = Advice.of(placed.grant, placed.pool, placed.unmet, placed.pod_size)
+def saved_newcomer(container: Container, *, with_texts: bool) -> SavedContainer:
+    """A container to be saved that has nothing yet."""
     return SavedContainer(
         id=container.shown_id,
         name=container.name,
         labels=container.labels if with_texts else {},
         tags=container.tags if with_texts else {},
-        resources=saved_resources(container.resources),
+        resources=_saved_resources(container.resources),
         state=container.state,
         created_at=container.created_at,
+        hints=tuple(map(_saved_hint, container.hints)) if with_texts else (),
+        pool="",
+    )
+
+
+def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContainer:
+    """A placed container to be saved; its labels, tags, hints and unmet rules only `with_texts`."""
+    advice = Advice.of(placed.grant, placed.pool, placed.unmet, placed.pod_size)
+    return replace(
+        saved_newcomer(placed.container, with_texts=with_texts),
         cpus=None if placed.cpus is None else str(placed.cpus),
         mems=None if placed.mems is None else str(placed.mems),
-        hints=tuple(map(saved_hint, container.hints)) if with_texts else (),
         pool=advice.pool,
         exclusive=str(advice.exclusive),
         grown=tuple(map(str, advice.grown)),
@@ -202,7 +202,7 @@ def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContai
         unmet=advice.unmet if with_texts else (),
         is_penned=advice.is_penned,
         rest=str(advice.rest),
-        pod_size=None if advice.pod_size is None else saved_resources(advice.pod_size),
+        pod_size=None if advice.pod_size is None else _saved_resources(advice.pod_size),
     )
 
 
@@ -218,7 +218,7 @@ def _resources(saved: SavedResources) -> Resources:
     )
 
 
-def saved_resources(resources: Resources) -> SavedResources:
+def _saved_resources(resources: Resources) -> SavedResources:
     """Requests and limits to be saved."""
     return SavedResources(
         cpu_request_milli=resources.cpu_request_milli,
@@ -230,7 +230,7 @@ def saved_resources(resources: Resources) -> SavedResources:
     )
 
 
-def saved_hint(hint: Hint) -> SavedHint:
+def _saved_hint(hint: Hint) -> SavedHint:
     """One topology hint to be saved."""
     return SavedHint(
         provider=hint.provider,

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...topology.sets.base_errors import PinfoldError
 from .own_file import make_folder
@@ -27,24 +27,35 @@ class StateFolderInUseError(StateFolderError):
     """Another daemon has the state directory."""
 
 
-def claim_patiently(folder: Path | None, log: logging.Logger, *, goes_on: bool) -> float:
-    """The seconds for which a daemon before us may still take to end; its folder is ours then.
+class StateClaim(NamedTuple):
+    """The claim of a daemon on the state directory that it was given."""
 
-    `goes_on`: where another one keeps it that is told, and no more. Raises `StateFolderError`.
-    A folder that cannot be written is told of later, since a full disk must stop nobody.
+    folder: Path | None = None
+    """Where it may remember; None where it was given none, or another daemon has it."""
+    patience_seconds: float = LAST_SECONDS
+    """For which a daemon before us may still take to end."""
+    is_anothers: bool = False
+    """Whether another daemon is there, which then is the one that remembers and tunes."""
+
+
+def claim_patiently(folder: Path | None, log: logging.Logger, *, goes_on: bool) -> StateClaim:
+    """The claim of a daemon on its state directory, which is its own until the process ends.
+
+    `goes_on`: where another one keeps it that is told, and nothing is remembered. Raises
+    `StateFolderError`. A folder that cannot be written is told of later, since a full disk must
+    stop nobody.
     """
     if folder is None:
-        return LAST_SECONDS
+        return StateClaim()
     try:
-        # Ours until this process ends.
         claim_folder(folder)
     except StateFolderInUseError as error:
         if not goes_on:
             raise
-        log.error("%s", error)
+        log.error("%s; nothing is remembered here", error)
         # It was waited for, and a runtime waits for a plugin's registration for five seconds.
-        return 0.0
-    return LAST_SECONDS
+        return StateClaim(patience_seconds=0.0, is_anothers=True)
+    return StateClaim(folder)
 
 
 def claim_folder(

@@ -1,6 +1,7 @@
 """Saves the state soon after something happened, in a thread of its own."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from ...nri.dispatch.report import (
 )
 from .saved_states import SavedStates
 from .state_file import StateFile
+from .state_folder import StateFolderError, claim_folder
 
 _PAUSE_SECONDS: Final = 0.95
 """And until then it takes a moment to be told. A crash may cost, of the last second, what the cpus
@@ -38,6 +40,7 @@ class StateKeeper:
         self, folder: Path, log: logging.Logger, pause_seconds: float = _PAUSE_SECONDS
     ) -> None:
         self._folder = folder
+        self._marks = _marks(folder)
         self._log = log
         self._pause_seconds = pause_seconds
         self._is_changed = threading.Event()
@@ -102,11 +105,33 @@ class StateKeeper:
             snapshot = plugin.owner.look(
                 "remember", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
             )
+            self._make_again()
             self._file.write(self._states.of(snapshot, plugin.owner.courtesy))
         except OSError as error:  # a busy policy's timeout is one, too
-            complaint = error.strerror or str(error)
-            if complaint != self._complaint:
-                self._log.error("%s: %s — the state is not saved", self._folder, complaint)
-            self._complaint = complaint
+            self._complain(f"{self._folder}: {error.strerror or error} — the state is not saved")
+        except StateFolderError as error:
+            self._complain(f"{error}; the state is not saved")
         else:
             self._complaint = ""
+
+    def _make_again(self) -> None:
+        """Make and claim the folder anew where somebody deleted it: the claim went with it."""
+        if self._marks is None or _marks(self._folder) == self._marks:
+            return
+        claim_folder(self._folder)
+        self._marks = _marks(self._folder)
+        self._log.warning("%s: the state directory was gone, and is made anew", self._folder)
+
+    def _complain(self, complaint: str) -> None:
+        if complaint != self._complaint:
+            self._log.error("%s", complaint)
+        self._complaint = complaint
+
+
+def _marks(folder: Path) -> tuple[int, int] | None:
+    """Device and inode of a folder; None where it is not there, or cannot be looked at."""
+    try:
+        found = os.stat(folder)
+    except (OSError, ValueError):  # a name that none can have
+        return None
+    return found.st_dev, found.st_ino

@@ -6,20 +6,17 @@ nobody knows what came of them are found here.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
 from ...policy.model.container import ContainerId, ContainerState
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
-from ..dispatch.events import Events
 from ..dispatch.newcomer import Listing, Mention, Newcomer
 from ..dispatch.owner import Owner
-from ..plugin.container_reader import ContainerReader
 from .hooks import Hooks
-from .known_containers import KnownContainers
-from .policy_turns import PolicyTurns
+from .proxied_policy import ProxiedPolicy
 from .runtime_list import Described, RuntimeList, describe, key_of, read_list
 from .upstream import Upstream
 
@@ -36,24 +33,20 @@ class Census:
 
     def __init__(
         self,
+        policy: ProxiedPolicy,
         upstream: Upstream,
-        events: Events,
         owner: Owner,
-        turns: PolicyTurns,
-        reader: ContainerReader,
-        known: KnownContainers,
         hooks: Hooks,
-        started: Callable[[ContainerId], None],
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self._upstream = upstream
-        self._events = events
+        self._events = policy.events.events
         self._owner = owner
-        self._turns = turns
-        self._reader = reader
-        self._known = known
+        self._turns = policy.turns
+        self._reader = policy.reader
+        self._known = policy.known
         self._hooks = hooks
-        self._started = started
+        self._started = policy.started
         self._look_seconds = look_seconds
         self._missing: set[ContainerId] = set()
         """Containers that the last list lacked, and that were not given up for that."""

@@ -25,7 +25,7 @@ from ..dispatch.actuator import Actuator
 from ..dispatch.cri_socket import CriSocket
 from ..dispatch.events import Events
 from ..dispatch.owner import Owner
-from ..dispatch.report import Connected, Crashed, Disconnected, Report
+from ..dispatch.report import Connected, Crashed, Disconnected, Report, SocketLost
 from ..hints.hint_finder import HintFinder
 from ..plugin.container_reader import ContainerReader
 from .census import LOOK_SECONDS, Census
@@ -34,7 +34,9 @@ from .cri_updates import CriUpdates, reader_by_runtime_id
 from .event_stream import GET_EVENTS, EventStream
 from .hooks import Hooks
 from .known_containers import KnownContainers
+from .listen_place import ListenPlaceError
 from .policy_turns import PolicyTurns
+from .proxied_policy import ProxiedPolicy
 from .proxy_events import ProxyEvents
 from .relay import Relay
 from .runtime_list import read_pid
@@ -42,6 +44,10 @@ from .upstream import MESSAGE_OPTIONS, Upstream
 
 _RETRY_SECONDS: Final = 0.5
 _GRACE_SECONDS: Final = 2.0
+_SERVERS_MAX: Final = 4
+"""Servers at once: all but the last one listen at sockets that somebody deleted."""
+_RETIRE_SECONDS: Final = 300.0
+"""For what was asked of a server that goes: the kubelet gives no call more than four minutes."""
 """For calls under way when the proxy ends."""
 _VERSION_SECONDS: Final = 10.0
 _SERVER_OPTIONS: Final = (*MESSAGE_OPTIONS, ("grpc.so_reuseport", 0))
@@ -152,30 +158,17 @@ class _Session:
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="cri")
         self._upstream = Upstream(link.socket)
-        turns = PolicyTurns(front.owner)
+        policy = ProxiedPolicy(
+            events=front.proxied,
+            turns=PolicyTurns(front.owner),
+            reader=reader,
+            known=known,
+            started=self._started,
+        )
         self._hooks = Hooks(
-            front.proxied,
-            turns,
-            reader,
-            known,
-            report,
-            self._threads,
-            self._adopted,
-            self._look_soon,
-            self._started,
-            link.cdi_folders,
+            policy, report, self._threads, self._adopted, self._look_soon, link.cdi_folders
         )
-        self._census = Census(
-            self._upstream,
-            front.events,
-            front.owner,
-            turns,
-            reader,
-            known,
-            self._hooks,
-            self._started,
-            front.look_seconds,
-        )
+        self._census = Census(policy, self._upstream, front.owner, self._hooks, front.look_seconds)
         self._stream = EventStream(self._upstream, self._happened, self._look_soon)
         streams = {GET_EVENTS: self._stream.serve}
         self._relay = Relay(
@@ -187,16 +180,11 @@ class _Session:
 
     async def run(self, stopping: asyncio.Event, is_ready: threading.Event) -> None:
         """Serve the kubelet until it is the end."""
-        # The stubs leave the handlers' types open.
-        server = grpc.aio.server(  # pyright: ignore[reportUnknownMemberType]
-            options=_SERVER_OPTIONS, handlers=[self._relay]
-        )
-        server.add_insecure_port(f"unix:{self._link.place.prepare()}")
-        await server.start()
-        self._link.place.publish()
+        servers = [await self._listen()]
         tasks = [
             asyncio.create_task(self._watch(is_ready)),
             asyncio.create_task(self._stream.run()),
+            asyncio.create_task(self._stay_listening(servers)),
         ]
         try:
             await _first_of(asyncio.create_task(_wait(stopping)), *tasks)
@@ -204,9 +192,49 @@ class _Session:
             for task in (*tasks, *self._tasks):
                 task.cancel()
             await asyncio.gather(*tasks, *self._tasks, return_exceptions=True)
-            await server.stop(_GRACE_SECONDS)
+            await asyncio.gather(*(one.stop(_GRACE_SECONDS) for one in servers))
             await self._upstream.close()
             self._threads.shutdown(wait=False)
+
+    async def _listen(self) -> grpc.aio.Server:
+        # The stubs leave the handlers' types open.
+        server = grpc.aio.server(  # pyright: ignore[reportUnknownMemberType]
+            options=_SERVER_OPTIONS, handlers=[self._relay]
+        )
+        try:
+            server.add_insecure_port(f"unix:{self._link.place.prepare()}")
+            await server.start()
+            self._link.place.publish()
+        except BaseException:
+            # Where its socket is nobody finds it, and nobody would ever end it.
+            await server.stop(None)
+            raise
+        return server
+
+    async def _stay_listening(self, servers: list[grpc.aio.Server]) -> None:
+        """Make the socket again where somebody deletes it: a kubelet that starts looks for it.
+
+        By another server, as one that runs takes no further socket; who is connected stays so for
+        the next few times, and then comes to the newest one.
+        """
+        place, told = self._link.place, ""
+        while True:
+            await asyncio.sleep(self._front.look_seconds)
+            if place.is_there:
+                continue
+            try:
+                servers.append(await self._listen())
+            except (OSError, RuntimeError, ListenPlaceError) as error:
+                known = isinstance(error, OSError) and error.strerror
+                reason = known.lower() if known else str(error)
+                if reason != told:
+                    self._report(SocketLost(str(place.path), reason))
+                told = reason
+            else:
+                self._report(SocketLost(str(place.path)))
+                told = ""
+            if len(servers) > _SERVERS_MAX:
+                self._keep(_retire(servers.pop(0)))
 
     async def _watch(self, is_ready: threading.Event) -> None:
         """Know the runtime's containers whenever it is there."""
@@ -294,6 +322,15 @@ class _Session:
             self._hooks.removed(event.container_id)
         elif kind == cri.CONTAINER_STARTED_EVENT:
             self._hooks.seen_running(event.container_id)
+
+
+async def _retire(server: grpc.aio.Server) -> None:
+    """Take no more calls there, and end those that are under way in their time."""
+    try:
+        await server.stop(_RETIRE_SECONDS)
+    except asyncio.CancelledError:
+        await server.stop(_GRACE_SECONDS)
+        raise
 
 
 async def _wait(event: asyncio.Event) -> None:

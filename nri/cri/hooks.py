@@ -20,14 +20,13 @@ from ..api import nri_pb2
 from ..dispatch.answer import Answer
 from ..dispatch.newcomer import Mention, Newcomer
 from ..dispatch.report import Answered, Outcome, Report
-from ..plugin.container_reader import FIND_SECONDS, ContainerReader
+from ..plugin.container_reader import FIND_SECONDS
 from ..plugin.messages import linux_value, pod_value
-from .known_containers import InstanceKey, KnownContainer, KnownContainers
+from .known_containers import InstanceKey, KnownContainer
 from .nri_messages import container_of_config, sandbox_of_config
 from .pod_resizes import SizedPods
-from .policy_turns import PolicyTurns
-from .proxy_events import ProxyEvents
-from .relay import Hook, Passage, RefusedCallError
+from .proxied_policy import ProxiedPolicy
+from .relay import CallFailure, Hook, Passage, RefusedCallError
 from .resizes import PATIENCE_SECONDS, Resizes, write_answer
 from .uncarried_classes import UncarriedClasses
 
@@ -40,35 +39,28 @@ class Hooks:
 
     def __init__(
         self,
-        events: ProxyEvents,
-        turns: PolicyTurns,
-        reader: ContainerReader,
-        known: KnownContainers,
+        policy: ProxiedPolicy,
         report: Report,
         threads: Executor,
         adopted: asyncio.Event,
         look: Callable[[], None],
-        started: Callable[[ContainerId], None],
         cdi_folders: Sequence[Path],
     ) -> None:
-        """`adopted`: set once all that runs is known. `look`: has the lists read soon.
-
-        `started`: told of each container that runs, with the policy's id.
-        """
-        self._events = events.events
-        self._proxied = events
-        self._turns = turns
-        self._reader = reader
-        self._known = known
+        """`adopted`: set once all that runs is known. `look`: has the lists read soon."""
+        self._events = policy.events.events
+        self._proxied = policy.events
+        self._turns = policy.turns
+        self._reader = policy.reader
+        self._known = policy.known
         self._report = report
         self._threads = threads
         self._adopted = adopted
         self._look = look
-        self._started = started
+        self._started = policy.started
         self._cdi_folders = cdi_folders
         self._uncarried = UncarriedClasses(report)
         self._sized = SizedPods()
-        self._resizes = Resizes(events, turns, known, self._sized, self._wait_for_adoption, look)
+        self._resizes = Resizes(policy, self._sized, self._wait_for_adoption, look)
 
     def table(self) -> Mapping[str, Hook]:
         """The hooks by method of the RuntimeService."""
@@ -211,11 +203,12 @@ class Hooks:
         identify = partial(self._proxied.identify, policy_id, runtime_id, created_with)
         self._turns.do("id", identify)
 
-    def _failed(self, known: KnownContainer, is_certain: bool) -> None:
+    def _failed(self, known: KnownContainer, failure: CallFailure) -> None:
         known.creations -= 1
         if known.runtime_id:
             return
-        if is_certain and not known.creations and known.doubted_at is None:
+        is_alone = not known.creations and known.doubted_at is None
+        if failure is CallFailure.NOT_DONE and is_alone:
             self.undo(known)
         else:
             known.doubted_at = time.monotonic()
@@ -248,8 +241,8 @@ class Hooks:
         await self._wait_for_adoption()
         of = cri.OfOneRequest.FromString(request).id
 
-        def failed(is_certain: bool) -> None:
-            if not is_certain:
+        def failed(failure: CallFailure) -> None:
+            if failure is CallFailure.UNKNOWN:
                 self._look()
 
         return Passage(request=request, done=lambda _: ended(of), failed=failed)
@@ -307,5 +300,5 @@ def _unread() -> Newcomer:
     raise AssertionError("a container that holds cpus is never read again")
 
 
-def _nothing(_is_certain: bool) -> None:
+def _nothing(_failure: CallFailure) -> None:
     """A failure that changes nothing."""

@@ -33,6 +33,8 @@ class ListenPlace:
         self.path: Final = Path(path.removeprefix("unix://")).absolute()
         self._made: Path | None = None
         self._marks: tuple[int, int] | None = None
+        self._folder_mode = 0o700
+        """For the folder where it is missing: others may have sockets of theirs in it."""
         runtime = runtime_path.removeprefix("unix://")
         if os.path.realpath(self.path) == os.path.realpath(runtime):
             raise ListenPlaceError(
@@ -55,7 +57,7 @@ class ListenPlace:
     def check(self) -> None:
         """Raise `ListenPlaceError` where others may write, or somebody listens; or `OSError`."""
         folder = self.path.parent
-        _make(folder)
+        _make(folder, self._folder_mode)
         # Whoever may write above it may put a folder of theirs in the place of ours, and so may
         # whoever may write where a link to it is.
         above = (*folder.resolve().parents, *folder.parents)
@@ -96,6 +98,16 @@ class ListenPlace:
         # Whatever ends this process leaves nothing but the socket behind.
         made.rmdir()
         self._made = None
+        self._folder_mode = stat.S_IMODE(self.path.parent.stat().st_mode)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the kubelet can find the socket that was published: somebody may have cleaned."""
+        try:
+            found = self.path.lstat()
+        except OSError:  # its folder may be gone, too, or a file be in its place
+            return False
+        return (found.st_dev, found.st_ino) == self._marks
 
     def close(self) -> None:
         """Remove the socket if it is still ours."""
@@ -107,11 +119,13 @@ class ListenPlace:
             _remove(self._made)
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, mode: int) -> None:
     """Make a folder with all above it that are missing, whatever the file mode creation mask."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
         one.mkdir(mode=0o700, exist_ok=True)
+    if folder in missing:
+        folder.chmod(mode)
 
 
 def _is_open(folder: Path) -> bool:

@@ -1,6 +1,6 @@
 """Resizes of whole pods on their way to the runtime, which may fail or never be heard of again."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from ...policy.model.container import Pod, PodId, Resources
@@ -56,18 +56,13 @@ class PodResize:
 class PodResizes:
     """Resizes of pods under way; each method is called in a turn of the owner's.
 
-    A pod has the largest of all sizes that it may have by now: so nobody else gets cpus that it may
-    still need, and there is room for the old size whatever the runtime says.
+    A pod has the largest of all sizes that it may have at present: so nobody else gets cpus that it
+    may still need, and there is room for the old size whatever the runtime says.
     """
 
     def __init__(self, events: Events) -> None:
         self._events = events
         self._under_way: dict[PodId, _UnderWay] = {}
-
-    @property
-    def under_way(self) -> Collection[PodId]:
-        """Pods whose size is not settled."""
-        return self._under_way.keys()
 
     def begin(self, resize: PodResize) -> Answer:
         """The runtime is to be asked for a size; a refusal changes nothing, and is the end."""

@@ -114,7 +114,7 @@ class ProxyEvents:
         self.post_present({*answer.all, *others, container_id})
 
     def post_present(self, container_ids: Iterable[ContainerId]) -> None:
-        """Send containers what they should have by now, as far as they hold anything.
+        """Send containers what they should have at present, as far as they hold anything.
 
         Not what an answer said: a later turn may have changed it.
         """

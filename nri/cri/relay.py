@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -37,6 +38,15 @@ _LOST: Final = "Stream removed"
 """How a lost connection is told under the status UNKNOWN, which is also most errors' own."""
 
 
+class CallFailure(enum.Enum):
+    """Failures of calls that brought no reply, by what is known of them."""
+
+    NOT_DONE = enum.auto()
+    """The runtime did not do it."""
+    UNKNOWN = enum.auto()
+    """The runtime may have done it all the same."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """A hooked call on its way: what the runtime is sent, and what follows from its answer."""
@@ -44,8 +54,8 @@ class Passage:
     request: bytes
     done: Callable[[bytes], None]
     """The runtime did it; with its reply. Before the caller has the reply."""
-    failed: Callable[[bool], None]
-    """The runtime did not do it; or (False) nobody knows whether it did. Must not wait."""
+    failed: Callable[[CallFailure], None]
+    """The runtime did not reply. Must not wait."""
 
 
 class RefusedCallError(Exception):
@@ -169,25 +179,25 @@ class Relay(RawHandler):
         except grpc.aio.AioRpcError as error:
             if is_open:
                 is_open = False
-                passage.failed(not _is_uncertain(error))
+                passage.failed(_failure_of(error))
                 if initial := passed_on(cast(Metadata, error.initial_metadata() or ())):
                     await context.send_initial_metadata(tuple(initial))
             raise
         except RefusedCallError:
             if is_open:
                 is_open = False
-                passage.failed(True)
+                passage.failed(CallFailure.NOT_DONE)
             raise
         finally:
             if is_open:
-                passage.failed(False)
+                passage.failed(CallFailure.UNKNOWN)
 
     def _tell_done(self, method: str, passage: Passage, reply: bytes) -> None:
         try:
             passage.done(reply)
         except Exception as error:
             self._crashed(method, error)
-            passage.failed(False)
+            passage.failed(CallFailure.UNKNOWN)
 
     async def _connected(self) -> None:
         if not await self._upstream.is_connected():
@@ -209,9 +219,9 @@ async def _abort(context: Context, error: RefusedCallError | grpc.aio.AioRpcErro
         await context.abort(error.code(), error.details() or "", trailing)
 
 
-def _is_uncertain(error: grpc.aio.AioRpcError) -> bool:
-    """Whether the runtime may have done what a call asked for."""
-    return error.code() in _UNCERTAIN or (error.details() or "").startswith(_LOST)
+def _failure_of(error: grpc.aio.AioRpcError) -> CallFailure:
+    is_lost = error.code() in _UNCERTAIN or (error.details() or "").startswith(_LOST)
+    return CallFailure.UNKNOWN if is_lost else CallFailure.NOT_DONE
 
 
 def _unheard(_outcome: object) -> None:

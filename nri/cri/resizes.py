@@ -13,12 +13,10 @@ from ..api import cri_proxy_pb2 as cri
 from ..dispatch.answer import Answer
 from ..dispatch.newcomer import Mention, Newcomer
 from ..plugin.messages import linux_value
-from .known_containers import KnownContainers
 from .nri_messages import resources_message
 from .pod_resizes import PodResizes, SizedPods
-from .policy_turns import PolicyTurns
-from .proxy_events import ProxyEvents
-from .relay import Passage, RefusedCallError
+from .proxied_policy import ProxiedPolicy
+from .relay import CallFailure, Passage, RefusedCallError
 
 PATIENCE_SECONDS: Final = 2.0
 """For which a call waits for the policy; then it passes unchanged, and is told later."""
@@ -39,20 +37,18 @@ class Resizes:
 
     def __init__(
         self,
-        events: ProxyEvents,
-        turns: PolicyTurns,
-        known: KnownContainers,
+        policy: ProxiedPolicy,
         pods: SizedPods,
         adopted: Callable[[], Awaitable[None]],
         look: Callable[[], None],
     ) -> None:
         """`adopted`: waits until all that runs is known. `look`: has the lists read soon."""
-        self._events = events.events
-        self._proxied = events
-        self._turns = turns
-        self._known = known
+        self._events = policy.events.events
+        self._proxied = policy.events
+        self._turns = policy.turns
+        self._known = policy.known
         self._pods = pods
-        self._pod_resizes = PodResizes(events.events)
+        self._pod_resizes = PodResizes(self._events)
         self._adopted = adopted
         self._look = look
 
@@ -153,7 +149,7 @@ def _unread() -> Newcomer:
     raise AssertionError("a container that holds cpus is never read again")
 
 
-def _nothing(_is_certain: bool) -> None:
+def _nothing(_failure: CallFailure) -> None:
     """A failure that changes nothing."""
 
 

@@ -47,13 +47,13 @@ class Upstream:
     def __init__(self, path: str) -> None:
         self._channel = grpc.aio.insecure_channel(f"unix:{path}", options=_OPTIONS)
 
-    async def is_connected(self, seconds: float = CONNECT_SECONDS) -> bool:
-        """Whether the runtime is there within this time."""
+    async def is_connected(self) -> bool:
+        """Whether the runtime is there within `CONNECT_SECONDS`."""
         state = self._channel.get_state(try_to_connect=True)
         if state is grpc.ChannelConnectivity.READY:
             return True
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(CONNECT_SECONDS):
                 while state is not grpc.ChannelConnectivity.READY:
                     await self._channel.wait_for_state_change(state)
                     state = self._channel.get_state(try_to_connect=True)

@@ -54,7 +54,8 @@ class Acknowledgements:
 
     def create(self, container_id: ContainerId, pinning: Pinning) -> None:
         """A container is created with this pinning: it starts with it, as far as is known."""
-        self.forget(container_id)
+        if container_id in self._entries:
+            self.forget(container_id)
         self._entries[container_id] = PinState(wanted=pinning, is_running=False)
 
     def want(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
@@ -63,6 +64,8 @@ class Acknowledgements:
 
     def told(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
         """Containers should have these from now on, and an answer to the runtime says so."""
+        if not pinnings:
+            return
         entries = self._want(pinnings)
         count_telling(entries.values())
         self._open.move(_landed(entries), Stage.CHECK, self.check_time(now))
@@ -277,7 +280,7 @@ class Acknowledgements:
     def echo(self, container_id: ContainerId) -> bool:
         """Whether the runtime asks about an update that we sent.
 
-        It is answered with what is wanted by now, so that is what the update says from here on.
+        It is answered with what is wanted then, so that is what the update says from here on.
         """
         entry = self._entries.get(container_id)
         if entry is None or entry.stage is not Stage.FLIGHT:
@@ -289,10 +292,6 @@ class Acknowledgements:
     def recall(self, now: float) -> None:
         """Updates under way will not be answered: the connection is over. O(open ones)."""
         self._open.move(dict(self._open.at(Stage.FLIGHT)), Stage.TELL, now)
-
-    def problems(self) -> Mapping[ContainerId, str]:
-        """Problems of containers that do not have what they should. O(open ones)."""
-        return {one: entry.problem for one, entry in self._open.all() if entry.problem}
 
     def looks(self) -> Mapping[ContainerId, PinLook]:
         """Running containers as they are seen here. O(containers)."""
@@ -320,7 +319,6 @@ class Acknowledgements:
         """Running containers, counted by their state. O(containers)."""
         running = [one for one in self._entries.values() if one.is_running]
         return PinningCounts(
-            running=len(running),
             acknowledged=sum([one.acknowledged == one.wanted for one in running]),
             waiting=sum([one.stage in (Stage.TELL, Stage.FLIGHT) for one in running]),
             failing=sum([one.failures > 0 for one in running]),

@@ -165,7 +165,7 @@ class Actuator:
         return {**pinnings, **waiting}
 
     def run(self, container_id: ContainerId, pid: int) -> None:
-        """A container runs by now."""
+        """A container has begun to run."""
         with self._lock:
             due = self._books.start(container_id, pid, self._clock())
             if due is not None:
@@ -216,7 +216,7 @@ class Actuator:
             return self._books.looks()
 
     def kernel(self, container_id: ContainerId) -> Pinning | None:
-        """The pinning that the kernel has for a container by now; None where it cannot be read.
+        """The pinning that the kernel has for a container at present; None where it cannot be read.
 
         In the caller's thread, whatever is under way.
         """
@@ -229,15 +229,6 @@ class Actuator:
         with self._lock:
             self._books.doubt(container_ids, self._clock())
             self._wake()
-
-    def problems(self) -> tuple[str, ...]:
-        """Faults that an operator should know: a runtime that hangs, containers not as wanted."""
-        with self._lock:
-            found = [f"container {one}: {text}" for one, text in self._books.problems().items()]
-            is_suspect = self._is_suspect
-        if is_suspect:
-            found.insert(0, SUSPECT)
-        return tuple(found)
 
     @property
     def is_suspect(self) -> bool:

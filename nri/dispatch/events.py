@@ -5,7 +5,6 @@ Everything here is done in a turn of the owner's; whoever serves a runtime conve
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
@@ -325,7 +324,7 @@ class Events:
     ) -> Answer:
         container, problems = newcomer.container, newcomer.problems
         if container.state is not state:
-            container = replace(container, state=state)
+            container = structs.replace(container, state=state)
         decision = place(container)
         # With what central rules give it.
         container = self.policy.containers.get(container.id, container)

@@ -1,7 +1,5 @@
 """Cpusets of new containers that others set before us: another NRI plugin, or the kubelet."""
 
-from dataclasses import replace
-
 from msgspec import structs
 
 from ...policy.model.cpuset_conflicts import foreign_pin_problem
@@ -30,5 +28,5 @@ class ForeignPins:
         if container.cpus is None or self.kubelet_pins:
             return newcomer
         problem = foreign_pin_problem(container.path, container.cpus, has_claims=self._has_claims)
-        alone = replace(container, claimed=NO_CPUS)
+        alone = structs.replace(container, claimed=NO_CPUS)
         return structs.replace(newcomer, container=alone, problems=(*newcomer.problems, problem))

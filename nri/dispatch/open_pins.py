@@ -1,7 +1,7 @@
 """Pinnings of containers that are not at rest, found by what is to be done about them next."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from ...policy.model.container import ContainerId
 from .pin_state import PinState, Stage
@@ -37,8 +37,3 @@ class OpenPins:
     def entries(self, stage: Stage) -> Iterable[PinState]:
         """Entries at a stage, without their containers."""
         return self._by_stage[stage].values()
-
-    def all(self) -> Iterator[tuple[ContainerId, PinState]]:
-        """Entries at any stage but rest."""
-        for found in self._by_stage.values():
-            yield from found.items()

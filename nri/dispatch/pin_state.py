@@ -51,7 +51,7 @@ class PinState(Struct, kw_only=True):
     flying: Pinning | None = None
     """What the update says that is with the runtime."""
     tells_of_wanted: int = 0
-    """How often it was told what is wanted by now."""
+    """How often it was told what is wanted at present."""
     failures: int = 0
     """How often in a row the kernel was seen without what it was told, or the runtime failed."""
     problem: str = ""
@@ -81,7 +81,7 @@ class Telling(NamedTuple):
 
 
 class Mismatch(Struct, frozen=True, kw_only=True):
-    """A container that has not got what it was told, so many times in a row by now."""
+    """A container that has not got what it was told, so many times in a row."""
 
     container_id: ContainerId
     wanted: Pinning
@@ -94,7 +94,6 @@ class Mismatch(Struct, frozen=True, kw_only=True):
 class PinningCounts(Struct, frozen=True, kw_only=True):
     """Running containers counted by what is known of their pinning, for metrics and health."""
 
-    running: int
     acknowledged: int
     waiting: int
     """To be told, or to be told again."""

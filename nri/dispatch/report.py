@@ -184,6 +184,13 @@ class Unsupported(Struct, frozen=True):
     what: str
 
 
+class SocketLost(Struct, frozen=True):
+    """The socket at which the kubelet is served was deleted, and is made anew: or why it is not."""
+
+    path: str
+    reason: str = ""
+
+
 class HintsMissing(Struct, frozen=True):
     """Containers, so many, are placed without hints they may have: the reason, with its remedy."""
 
@@ -216,6 +223,7 @@ Happening = (
     | Drifted
     | ThreadsNarrowed
     | Waiting
+    | SocketLost
     | Suspect
     | Recovered
     | Unsupported
@@ -254,21 +262,15 @@ class Fanout:
 class Tally:
     """Counts what happened."""
 
-    takes = (
-        *(Connected, Synchronized, Updated, Unapplied, Drifted, Suspect),
-        *(HintsMissing, Crashed),
-    )
+    takes = (Connected, Synchronized, Updated, Drifted, HintsMissing, Crashed)
 
     def __init__(self) -> None:
         self.connections = 0
         self.synchronizations = 0
         self.updates = 0
         self.failed_updates = 0
-        self.unapplied = 0
         self.drifts = 0
         """How often a container was found with a pinning that somebody else had changed."""
-        self.suspicions = 0
-        """How often the runtime seemed to hang."""
         self.unhinted = 0
         """Containers that were placed before what they are near was known."""
         self.crashes = 0
@@ -285,12 +287,8 @@ class Tally:
                     self.failed_updates += len(containers)
                 else:
                     self.updates += len(containers)
-            case Unapplied():
-                self.unapplied += 1
             case Drifted():
                 self.drifts += 1
-            case Suspect():
-                self.suspicions += 1
             case HintsMissing(containers=containers):
                 self.unhinted += containers
             case Crashed():

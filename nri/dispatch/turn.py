@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -88,7 +87,10 @@ class Turn(Generic[T]):
             is_late = self._is_abandoned
             if isinstance(result, Done) and self._in_time is not None and not is_late:
                 # Before the asker goes on: work done after this turn may say something newer.
-                result = attempt(partial(self._in_time, result.value))
+                try:
+                    result = Done(self._in_time(result.value))
+                except Exception as error:
+                    result = Failed(error)
             self._result = result
             if self._is_over is not None:
                 self._is_over.set()

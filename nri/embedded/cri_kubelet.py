@@ -9,7 +9,7 @@ import grpc
 from google.protobuf.message import Message
 
 from ...policy.annotations.cpu_claims import CLAIM_PREFIX
-from ...policy.manifests.manifest import ContainerSpec, PodSpec
+from ...policy.manifests.pod_spec import ContainerSpec, PodSpec
 from ...policy.model.memory_qos import MemoryQos
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2

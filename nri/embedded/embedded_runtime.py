@@ -9,7 +9,7 @@ created without an adjustment.
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -40,7 +40,6 @@ class EmbeddedRuntime:
         self,
         dialect: Dialect = NEWEST,
         request_timeout_seconds: float = 2.0,
-        now: Callable[[], int] | None = None,
     ) -> None:
         self.pods: dict[str, nri_pb2.PodSandbox] = {}
         self.containers: dict[str, nri_pb2.Container] = {}
@@ -61,7 +60,6 @@ class EmbeddedRuntime:
         self._ticks = 0
         self._next_pid = 1
         self._starting: dict[str, nri_pb2.LinuxCPU] = {}
-        self._now = now or self._tick
         self._event_mask = 0
         self._link: PluginLink | None = None
         self._is_synchronized = threading.Event()
@@ -137,7 +135,7 @@ class EmbeddedRuntime:
                 if any(one.container_id == created.id for one in response.update):
                     raise RequestError(f"{created.name}: update of a container during creation")
             created.state = nri_pb2.CONTAINER_CREATED
-            created.created_at = self._now()
+            created.created_at = self._tick()
             self.containers[created.id] = created
             if response is not None:
                 self._apply(response.update)

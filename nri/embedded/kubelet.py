@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ...policy.manifests.manifest import ContainerSpec, PodSpec
+from ...policy.manifests.pod_spec import ContainerSpec, PodSpec
 from ...policy.model.container import QosClass
 from ...policy.model.kubelet_resources import LinuxResources, linux_resources
 from ...policy.model.memory_qos import MemoryQos, memory_entries

@@ -1,9 +1,10 @@
 """Containers of the runtime's messages, converted, with the hints of what they are near."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from ...policy.model.container import Container, ContainerId, ContainerState, Pod
 from ...policy.model.hint import Hint
@@ -94,7 +95,7 @@ class ContainerReader:
     def with_found(self, newcomer: Newcomer, *, with_kubelet: bool, seconds: float) -> Newcomer:
         """A new container with its hints, as far as they are found in time."""
         finder, container = self._finder, newcomer.container
-        if finder is None:
+        if finder is None or not finder.looks(container, with_kubelet=with_kubelet):
             return newcomer
         found = self._told(
             lambda: finder.find(container, with_kubelet=with_kubelet, seconds=seconds)

@@ -70,7 +70,7 @@ class ReadingTurns:
         return self._reader == threading.get_ident()
 
     def begin_wait(self) -> bool:
-        """The caller would wait for bytes; False where another one reads by now."""
+        """The caller would wait for bytes; False where another one reads already."""
         with self._place:
             if self._reader != threading.get_ident():
                 return False
@@ -91,7 +91,7 @@ class ReadingTurns:
             self._changed.notify()
 
     def take(self, take: Callable[[], T]) -> T | None:
-        """Value of `take`, done while nobody stands in; None where another one reads by now."""
+        """Value of `take`, done while nobody stands in; None where another one reads already."""
         with self._place:
             return take() if self._reader == threading.get_ident() else None
 

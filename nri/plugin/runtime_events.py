@@ -61,18 +61,20 @@ def _remove_pod(
 # The mask cannot be changed while a connection lasts, so pods that begin are always told of: the
 # configuration may want the kubelet asked about them from the next moment on.
 EVENTS: Final = (
-    RuntimeEvent(nri_pb2.RUN_POD_SANDBOX, "RunPodSandbox", True, effect=_expect),
-    RuntimeEvent(nri_pb2.STOP_POD_SANDBOX, "StopPodSandbox", True, effect=_stop_pod),
-    RuntimeEvent(nri_pb2.REMOVE_POD_SANDBOX, "RemovePodSandbox", True, effect=_remove_pod),
-    RuntimeEvent(nri_pb2.CREATE_CONTAINER, "CreateContainer", True, is_answered=True),
-    RuntimeEvent(nri_pb2.POST_CREATE_CONTAINER, "PostCreateContainer", False),
-    RuntimeEvent(nri_pb2.START_CONTAINER, "StartContainer", False, effect=_start),
-    RuntimeEvent(nri_pb2.POST_START_CONTAINER, "PostStartContainer", True, effect=_start),
-    RuntimeEvent(nri_pb2.UPDATE_CONTAINER, "UpdateContainer", True, is_answered=True),
-    RuntimeEvent(nri_pb2.POST_UPDATE_CONTAINER, "PostUpdateContainer", False),
-    RuntimeEvent(nri_pb2.STOP_CONTAINER, "StopContainer", True, is_answered=True),
-    RuntimeEvent(nri_pb2.REMOVE_CONTAINER, "RemoveContainer", True, effect=_remove),
-    RuntimeEvent(nri_pb2.UPDATE_POD_SANDBOX, "UpdatePodSandbox", False, is_answered=True),
+    RuntimeEvent(nri_pb2.RUN_POD_SANDBOX, "RunPodSandbox", is_wanted=True, effect=_expect),
+    RuntimeEvent(nri_pb2.STOP_POD_SANDBOX, "StopPodSandbox", is_wanted=True, effect=_stop_pod),
+    RuntimeEvent(
+        nri_pb2.REMOVE_POD_SANDBOX, "RemovePodSandbox", is_wanted=True, effect=_remove_pod
+    ),
+    RuntimeEvent(nri_pb2.CREATE_CONTAINER, "CreateContainer", is_wanted=True, is_answered=True),
+    RuntimeEvent(nri_pb2.POST_CREATE_CONTAINER, "PostCreateContainer", is_wanted=False),
+    RuntimeEvent(nri_pb2.START_CONTAINER, "StartContainer", is_wanted=False, effect=_start),
+    RuntimeEvent(nri_pb2.POST_START_CONTAINER, "PostStartContainer", is_wanted=True, effect=_start),
+    RuntimeEvent(nri_pb2.UPDATE_CONTAINER, "UpdateContainer", is_wanted=True, is_answered=True),
+    RuntimeEvent(nri_pb2.POST_UPDATE_CONTAINER, "PostUpdateContainer", is_wanted=False),
+    RuntimeEvent(nri_pb2.STOP_CONTAINER, "StopContainer", is_wanted=True, is_answered=True),
+    RuntimeEvent(nri_pb2.REMOVE_CONTAINER, "RemoveContainer", is_wanted=True, effect=_remove),
+    RuntimeEvent(nri_pb2.UPDATE_POD_SANDBOX, "UpdatePodSandbox", is_wanted=False, is_answered=True),
 )
 
 # Bits above 0x7ff end the connection with older runtimes; none at all would mean every event.

@@ -106,6 +106,16 @@ _NAMES = frozenset(key.name for key in KEYS)
 _SUGGESTIONS_MAX = 16
 _FAULTS_MAX = 32
 # A domain that the peer's documentation once had by mistake.
+_OF_KUBERNETES: Mapping[str, str] = {
+    "nodeselector": "did you mean 'pool-selector.pinfold.dev/{}'?",
+    "nodename": "did you mean 'pool-name.pinfold.dev/{}'?",
+    "nodeaffinity": "write poolAffinity in 'affinity.pinfold.dev/{}'",
+    "podaffinity": "write podAffinity in 'affinity.pinfold.dev/{}'",
+    "podantiaffinity": "write podAntiAffinity in 'affinity.pinfold.dev/{}'",
+    "topologyspread": "write topologySpread in 'affinity.pinfold.dev/{}'",
+    "topologyspreadconstraints": "write topologySpread in 'affinity.pinfold.dev/{}'",
+}
+"""Fields of a pod's spec that somebody may write as annotations, without dashes and capitals."""
 _MISTAKEN_DOMAINS: Mapping[str, str] = {"resource-manager.nri.io": NRI_DOMAIN}
 # How alike two domains are that people mix up: resource-manager.nri.io, resource-policy.nri.com.
 _NEAR_DOMAIN = 0.85
@@ -266,6 +276,8 @@ def _fix_name(domain: str, name: str, tail: str) -> str:
         if known.name == name:
             home = domain if domain in known.domains else known.domains[0]
             return f"did you mean '{_written(known, home, tail)}'?"
+    if of_kubernetes := _OF_KUBERNETES.get(name.replace("-", "").lower()):
+        return of_kubernetes.format(tail or "pod")
     near = nearest(name, [known.name for known in KEYS])
     if near:
         # Of two keys of one name that of this domain is meant, and of this form.

@@ -7,10 +7,10 @@ kubelet's rounding, and memory requests, which cgroups may not carry at all.
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...topology.sets.base_errors import quoted
 from ..model.container import Pod, QosClass, Resources

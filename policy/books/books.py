@@ -131,7 +131,8 @@ class Books:
 
         The DRAM that is due to them; those that had to widen their memory go back.
         """
-        self._give_due_dram()
+        if self._due_dram:
+            self._give_due_dram()
         offer = self.memory.shrink(_SHRINKS_AT_ONCE)
         if offer is not None:
             self._commit(offer)

@@ -129,6 +129,8 @@ class Pinner:
             concerned |= dict.fromkeys(self._ledger.sharing(pool_id))
         if refreshed and self._idle is not None:
             concerned |= dict.fromkeys(self._idle.users)
+        if not concerned:
+            return ()
         pens = self._ledger.pens
         for pen_id in [one for one in concerned if one in pens]:
             del concerned[pen_id]
@@ -183,7 +185,7 @@ class Pinner:
         return tuple(found)
 
     def catch_up(self) -> tuple[Change, ...]:
-        """Tell everybody on shared cpus which they are by now, whatever was told. O(grants)."""
+        """Tell everybody on shared cpus which they are, whatever was told. O(grants)."""
         self._marked |= dict.fromkeys(self._ledger.grants)
         return self.changes()
 

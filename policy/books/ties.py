@@ -1,9 +1,14 @@
 """Ties of residents: required rules, their own or others', that hold them to their cpus."""
 
-from ..model.container import Container
+from collections.abc import Iterable, Sequence
+
+from ..model.container import Container, ContainerId
 from ..model.grant import Grant
 from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm
 from ..rules.podaffinity.standing_rules import StandingRules
+from ..rules.podaffinity.term import is_same_instance
+from ..rules.podaffinity.term_selection import instances, select_included
+from ..rules.residents import Residents
 
 
 def is_tied(container: Container, grant: Grant, standing: StandingRules) -> bool:
@@ -13,6 +18,26 @@ def is_tied(container: Container, grant: Grant, standing: StandingRules) -> bool
     if grant.within is not None or is_held(standing.of(container.id)):
         return True
     return any(isinstance(one.rule, RequiredTerm) for one in standing.matching(container))
+
+
+def required_among(
+    container_ids: Iterable[ContainerId], standing: StandingRules, residents: Residents
+) -> Sequence[ContainerId]:
+    """The residents among some that others must be with, see `StandingRules.is_required`.
+
+    O(rules that require one of them), however many they are.
+    """
+    containers = [residents.container(one) for one in container_ids]
+    required = 0
+    for one in standing.requiring(containers):
+        owners = iter(one.owners.values())
+        owner = next(owners)
+        places = select_included(residents, owner, one.rule.term)
+        if places and all(is_same_instance(owner, other) for other in owners):
+            # Nobody must be with itself.
+            places &= ~instances(residents, owner)
+        required |= places
+    return [one.id for one in containers if residents.place(one.id) & required]
 
 
 def is_held(rules: PlacementRules) -> bool:

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Final
 
 from ...topology.model.machine import Level
-from ...topology.sets.cpuset import iter_bits
 from ..model.container import Container, ContainerId
 from .books import Books
 
@@ -140,28 +139,37 @@ class Whereabouts:
             mask |= known[container_id]
         return mask
 
-    def domains_by_count(self, level: Level, places: int, usable: int) -> Mapping[int, int]:
+    def domains_by_count(
+        self, level: Level, places: int, usable: int, without: int = 0
+    ) -> Mapping[int, int]:
         """The domains of a level with usable cpus, by how many of some containers are in them.
 
-        Domains are bits of a mask. O(different sets of cpus x domains of one).
+        Domains are bits of a mask. `without`: a few of the containers that are not counted. O(these
+        and different counts), and O(different sets of cpus) once for the same containers.
         """
-        known = self._counts.get((level, places, usable))
-        if known is not None:
-            return known
+        key = level, places, usable
+        found = self._counts.get(key)
+        if found is None:
+            found = self._counts[key] = self._domains_by_count(*key)
+        for one in self.placed(without) if without else ():
+            left: dict[int, int] = {}
+            here = self._books.domains.indexes(level, self.cpus_of(one.id))
+            for count, bits in found.items():
+                for number, some in ((count - 1, bits & here), (count, bits & ~here)):
+                    if some:
+                        left[number] = left.get(number, 0) | some
+            found = left
+        return found
+
+    def _domains_by_count(self, level: Level, places: int, usable: int) -> Mapping[int, int]:
         domains = self._books.domains
-        every, touched = domains.indexes(level, usable), 0
+        every = domains.indexes(level, usable)
         counts: dict[int, int] = {}
         for presence, count in self.sizes(places).items():
+            # Different sets of cpus are in the same wide domains.
             here = domains.indexes(level, presence) & every
-            touched |= here
-            for bit in iter_bits(here):
-                counts[bit] = counts.get(bit, 0) + count
-        rest = every & ~touched
-        found = {0: rest} if rest else {}
-        for bit, count in counts.items():
-            found[count] = found.get(count, 0) | 1 << bit
-        self._counts[level, places, usable] = found
-        return found
+            counts[here] = counts.get(here, 0) + count
+        return bits_by_count(every, counts.items())
 
     def sizes(self, places: int) -> Mapping[int, int]:
         """The numbers of containers of a set that run on the same cpus, by these."""
@@ -207,3 +215,36 @@ class Whereabouts:
         for container_id in self._books.ledger.grants:
             places |= residents.place(container_id)
         return places
+
+
+def bits_by_count(every: int, masks: Iterable[tuple[int, int]]) -> Mapping[int, int]:
+    """The bits of `every` by how often they are in some masks, each of which counts several times.
+
+    All bits are counted at once: the digits of their sums, in binary, are masks themselves.
+    """
+    digits: list[int] = []
+    for mask, count in masks:
+        place = 0
+        while count:
+            if count & 1:
+                _add(digits, place, mask)
+            count >>= 1
+            place += 1
+    found = {0: every} if every else {}
+    for place, digit in enumerate(digits):
+        for number, bits in list(found.items()):
+            if inside := bits & digit:
+                found[number | 1 << place] = inside
+                if bits != inside:
+                    found[number] = bits ^ inside
+                else:
+                    del found[number]
+    return found
+
+
+def _add(digits: list[int], place: int, carry: int) -> None:
+    while carry:
+        while place >= len(digits):
+            digits.append(0)
+        digits[place], carry = digits[place] ^ carry, digits[place] & carry
+        place += 1

@@ -67,8 +67,12 @@ class CheckedConfig(Struct, frozen=True):
         return ConfigError("\n".join(map(self.placed, lines, paths)), error.fields)
 
     def placed(self, message: str, path: Path | None = None) -> str:
-        """A message about a field, by its path or as it begins itself, with the field's place."""
-        if not self.document.places:
+        """A message about a field, by its path or as it begins itself, with the field's place.
+
+        One that is about no field stays as it is.
+        """
+        is_about_field = path is not None or " " not in message.partition(": ")[0]
+        if not self.document.places or not is_about_field:
             # Built-in defaults stand in no file.
             return message
         document = self.document

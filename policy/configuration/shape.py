@@ -15,6 +15,13 @@ _UNFIT: Final = object()
 """In the place of a value that does not fit: its field has the default then."""
 
 
+_OF_KUBERNETES: Final[Mapping[str, str]] = {
+    "nodeAffinity": "poolAffinity",
+    "nodeSelector": "poolAffinity",
+}
+"""What Kubernetes says of nodes, and is said of pools here: no spelling is near to the other."""
+
+
 class Fault(Struct, frozen=True):
     """A fault of the value at a path, and how to put it right."""
 
@@ -44,9 +51,14 @@ class Fault(Struct, frozen=True):
 
 def name_advice(word: str, known: Sequence[str]) -> str:
     """Advice for a name that is none of the known ones: the nearest one, and all of them."""
-    near = nearest(word, known)
+    near = _meant(word, known)
     meant = f"did you mean {near!r}? " if near else ""
     return f"{meant}accepted: {', '.join(known)}"
+
+
+def _meant(word: str, known: Sequence[str]) -> str | None:
+    named = _OF_KUBERNETES.get(word)
+    return named if named in known else nearest(word, known)
 
 
 def range_faults(path: Path, value: int | None, low: int, high: int) -> Iterator[Fault]:
@@ -127,7 +139,7 @@ class _Shape:
 
     def _unknown(self, name: str, known: list[str], path: Path) -> None:
         self.faults.append(Fault((*path, name), f"unknown field — {name_advice(name, known)}"))
-        if near := nearest(name, known):
+        if near := _meant(name, known):
             # What it says may be meant for that one.
             self.doubtful.append((*path, near))
 

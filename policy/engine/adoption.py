@@ -5,7 +5,6 @@ where it would not be placed there today.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct, structs
@@ -69,7 +68,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     def explains(self, cpus: CpuSet, request: Request, picker: CpuPicker) -> bool:
         """Whether a container with these exclusive cpus may have this cpuset."""
         if self.exclusive == cpus:
-            # However many it asks for by now: it has them for itself, and a resize will tell.
+            # However many it asks for: it has them for itself, and a resize will tell.
             return True
         if len(self.exclusive) != request.exclusive:
             return False
@@ -331,7 +330,7 @@ def has_own_cpus(request: Request, advice: Advice | None) -> bool:
 
 
 def _as_before(request: Request, cpus: CpuSet, advice: Advice, picker: CpuPicker) -> Request:
-    """The request of a container that has cpus of its own and would get shared ones by now.
+    """The request of a container that has cpus of its own and would get shared ones today.
 
     A configuration that prefers shared cpus is for those who come; what it asked for it still asks.
     Or of one with fewer of its own beside shared ones: it was given no more as it grew.
@@ -392,7 +391,7 @@ def on_usable_cpus(container: Container, supply: Supply) -> Container:
     Then it is not placed anew, far from its memory, for one cpu that was taken away.
     """
     cpus = (container.cpus or NO_CPUS) & (supply.sharable | supply.isolated)
-    return replace(container, cpus=cpus) if cpus and cpus != container.cpus else container
+    return structs.replace(container, cpus=cpus) if cpus and cpus != container.cpus else container
 
 
 def is_alive(container: Container) -> bool:

@@ -1,7 +1,6 @@
 """Single containers and what they hold: placed, adopted, resized, released."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from msgspec import structs
@@ -86,7 +85,13 @@ class Allocator:
         """Release all that a container holds, and know it no more. Unknown ids change nothing."""
         if container_id not in self.roster.containers:
             return
-        self._give_back(container_id)
+        books = self.books
+        is_counted = container_id in books.ledger.grants or container_id in books.affinity
+        if is_counted or container_id in books.due_dram:
+            self._give_back(container_id)
+        else:
+            # As one that stopped: it gave back everything then.
+            self.unmet.forget(container_id)
         self.roster.remove(container_id)
 
     def place(
@@ -230,7 +235,7 @@ class Allocator:
         known = self.roster.containers[container_id]
         grant = self.books.ledger.grants[container_id]
         last = self.roster.decisions[container_id]
-        container = replace(known, resources=resources)
+        container = structs.replace(known, resources=resources)
         if last.fault:
             # It is looked at again at the next adoption.
             self.roster.add(container, self.roster.classified[container_id])

@@ -18,7 +18,6 @@ from ..model.level_name import a_level, level_noun
 from ..placing.judging.judgement import OWNERS_MAX
 from ..placing.judging.restriction import names_text, together_text
 from ..rules.podaffinity.rule_set import PlacementRules, PreferredTerm, RequiredTerm, SpreadRule
-from ..rules.podaffinity.term import container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term
 from .roster import Roster
 
@@ -137,10 +136,8 @@ class _Look:
         books, usable = self._books, self._books.supply.usable.mask
         places = select_spread(books.affinity.residents, self._container, rule)
         by_count = self._whereabouts.domains_by_count(rule.level, places, usable)
-        labels = container_labels(self._container)
-        itself = rule.selector is not None and rule.selector.matches(labels)
-        domains = sum(bits.bit_count() for bits in by_count.values())
-        least = min(by_count, default=0) if domains >= rule.min_domains else 0
+        itself = rule.counts_itself(self._container)
+        least = rule.least_of(by_count, sum(bits.bit_count() for bits in by_count.values()))
         cpus = self._part if places & self._whereabouts.mates else self._cpus
         own = books.domains.indexes(rule.level, cpus)
         most = max((count + itself for count, bits in by_count.items() if bits & own), default=0)

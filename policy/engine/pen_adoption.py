@@ -120,6 +120,8 @@ def _enter(
         pool=books.tree.pools[grant.pool_id].name,
         pinning=pinning,
         decided_by=KEPT,
+        # The pen was made around a container that had begun without DRAM.
+        cold_start_ns=0 if books.has_dram(grant.memory) else classified.request.cold_start_ns,
         problems=classified.problems,
     )
 

@@ -1,7 +1,6 @@
 """Containers with a common pen: the pen is placed as one request, and they get parts of it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
@@ -10,8 +9,8 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId, Pod, Resources
 from ..model.grant import Grant, Refusal
-from ..model.request import CpuType, Isolation, Request
-from ..pens.pen_bookings import PenBookings
+from ..model.request import CpuType, Request
+from ..pens.pen_bookings import PenBookings, pen_request
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
 from ..pens.pen_rules import heed_all_in_pen, heed_in_pen, judged_in_pen, kept_out
 from ..pens.pen_slices import (
@@ -21,6 +20,7 @@ from ..pens.pen_slices import (
     resized_slice,
     shrunk_slice,
     slice_size,
+    unheeded_cold_start,
     unheeded_wish,
 )
 from ..pens.pod_numbers import enlarged, resized_with, shows_pod, together, with_pages
@@ -29,7 +29,6 @@ from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.placer import Failure, Placement
 from ..placing.restart import RestartPlacer
-from ..placing.wishes.own_cpus import without_own_cpus
 from ..text.errors import Problem
 from .decision import Decision, left_as_it_was, refused, with_objection
 from .roster import Roster
@@ -113,24 +112,7 @@ class Penning:
         where the pen is not there yet.
         """
         size = self._demand(name, container, members)
-        if name.is_group:
-            # Half a cpu of a Guaranteed container is a cpu of the group's own.
-            milli = -(-size.cpu_request_milli // 1000) * 1000
-            size = replace(size, cpu_request_milli=milli)
-        # What one container wants for itself is no wish of the pen.
-        pod = without_own_cpus(container.pod)
-        request = self.classifier.classify(replace(container, resources=size, pod=pod)).request
-        if request.exclusive and request.shared_milli:
-            request = request.as_shared()
-        return structs.replace(
-            request.as_warm(),
-            container_id=name.id,
-            cpu_type=CpuType.NORMAL,
-            isolation=Isolation.NO,
-            fallback=None,
-            # Whose memory is to be left alone is not told any; what the pen has is for all.
-            preserve_memory=False,
-        )
+        return pen_request(name, structs.replace(container, resources=size), self.classifier)
 
     def enter(
         self, pen_id: ContainerId, container: Container, classified: Classified, own: CpuSet
@@ -153,8 +135,15 @@ class Penning:
             return
         if gone.exclusive:
             self._unmet.note_shifted(members)
+        known = self._roster.classified
+        is_cold = known[gone.container_id].request.cold_start_ns and not any(
+            known[one].request.cold_start_ns for one in members
+        )
+        if is_cold and not self._books.has_dram(pen.memory):
+            # Nobody is left who would end it.
+            self._books.end_cold_start(pen.container_id)
         other = self._roster.containers[next(iter(members))]
-        classified, pen = self._roster.classified[other.id], ledger.pens[pen.container_id]
+        classified, pen = known[other.id], ledger.pens[pen.container_id]
         name = self.name_of(other, classified)
         if name is not None and (request := self._changed(name, pen, other)):
             self.bookings.resize(pen, request, self._judged(other, classified, pen))
@@ -263,7 +252,7 @@ class Penning:
     def _begin(
         self, name: PenName, container: Container, classified: Classified
     ) -> Placement | Failure:
-        """A new pen, around the containers of the pod that hold something by now."""
+        """A new pen, around the containers of the pod that hold something already."""
         residents = () if name.is_group else self._residents(container)
         back = self._roster.place_in(name.id, container)
         made = self._enclose(name, container, classified, *residents) if residents else None
@@ -319,6 +308,10 @@ class Penning:
             problems = (*problems, no_slice_problem(container, count, pen))
         elif not count and (problem := unheeded_wish(container, is_group=name.is_group)):
             problems = (*problems, problem)
+        cold_start_ns = classified.request.cold_start_ns
+        if cold_start_ns and books.has_dram(pen.memory):
+            problems = (*problems, unheeded_cold_start(container, is_group=name.is_group))
+            cold_start_ns = 0
         self.enter(name.id, container, classified, own)
         problems = (*problems, *self._share_some(name.id))
         grant = books.ledger.grants[container.id]
@@ -330,6 +323,7 @@ class Penning:
             decided_by=begun.decided_by if begun is not None else PEN,
             scheduling=classified.scheduling,
             classes=classified.classes,
+            cold_start_ns=cold_start_ns,
             problems=problems,
         )
         judgement = self._judge.judge(container, classified.placement, classified.request)

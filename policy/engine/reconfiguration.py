@@ -32,7 +32,7 @@ class Move(Struct, frozen=True, kw_only=True):
     before: Pinning
     """What the kernel has of it as far as we know, whoever told it."""
     after: Pinning
-    """What the kernel is told by now; None leaves what it has."""
+    """What the kernel is told from then on; None leaves what it has."""
     pool_before: str
     pool_after: str
     reason: str = ""

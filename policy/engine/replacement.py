@@ -29,7 +29,6 @@ from ..placing.mover import bound_to_place, immovable
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
 from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm, SpreadRule, is_lasting
-from ..rules.podaffinity.term import container_labels
 from ..rules.podaffinity.term_selection import instances, select_counted
 from .decision import Decision
 from .penning import Penning
@@ -39,6 +38,8 @@ MOVED: Final = "rebalance"
 """What decides where a container goes whose unmet rules a move mends."""
 REPLACED: Final = "replaced"
 """What decides where a container goes whose rules had stopped to hold."""
+_COUNTING_MAX: Final = 8
+"""Whom more different spread rules count stays: each is counted out in all domains, twice."""
 
 
 class Party(Struct, frozen=True):
@@ -130,8 +131,11 @@ def plan_replacement(
         return _failure(f"its rules would hold in {books.tree.pools[grant.pool_id].name} by now")
     if followers := _left_alone(party, grant, books):
         return _failure(f"{followers} must be with it")
-    if counting := _made_uneven(party, grant, books):
-        return _failure(f"the spread of {counting} would be uneven")
+    counting = _counting(party, books)
+    if counting is None:
+        return _failure(f"more than {_COUNTING_MAX} different spread rules may count it")
+    if uneven := _made_uneven(party, grant, books, counting):
+        return _failure(f"the spread of {uneven} would be uneven")
     wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
     offer = books.memory.offer(wanted, replaces=held.container_id)
     if isinstance(offer, Refusal):
@@ -245,17 +249,32 @@ def _presence_after(grant: Grant, books: Books) -> int:
     return cpus
 
 
-def _made_uneven(party: Party, grant: Grant, books: Books) -> str:
+_Counting = Mapping[tuple[str, SpreadRule], Mapping[ContainerId, Container]]
+"""Spread rules with their owners, by namespace."""
+
+
+def _counting(party: Party, books: Books) -> _Counting | None:
+    """The required spread rules that count somebody of a party; None where they are too many."""
+    standing, found = (
+        books.standing,
+        dict[tuple[str, SpreadRule], Mapping[ContainerId, Container]](),
+    )
+    for container, _ in party.members.values():
+        namespace = container.pod.namespace
+        if standing.has_too_many_spreads(namespace):
+            return None
+        for rule, owners in standing.spread_about(container):
+            found[namespace, rule] = owners
+    return found if len(found) <= _COUNTING_MAX else None
+
+
+def _made_uneven(party: Party, grant: Grant, books: Books, rules: _Counting) -> str:
     """The residents whose required spread rules hold, and would not with a party there.
 
-    O(different rules x containers + owners).
+    O(rules x containers + owners).
     """
     after = _presence_after(grant, books)
     found: dict[ContainerId, Container] = {}
-    rules: dict[tuple[str, SpreadRule], Mapping[ContainerId, Container]] = {}
-    for container, _ in party.members.values():
-        for rule, owners in books.standing.spread_about(container):
-            rules[container.pod.namespace, rule] = owners
     for (namespace, rule), owners in rules.items():
         evenness = _Evenness(namespace, rule, party, after, books)
         for owner_id, owner in owners.items():
@@ -294,9 +313,9 @@ class _Evenness:
 
     def is_lost(self, owner: Container) -> bool:
         """Whether the rule of an owner holds, and would not any more."""
-        residents, selector = self._books.affinity.residents, self._rule.selector
+        residents = self._books.affinity.residents
         own = self._books.domains.indexes(self._rule.level, self._books.reach(owner.id))
-        itself = selector is not None and selector.matches(container_labels(owner))
+        itself = self._rule.counts_itself(owner)
         # Of these its rule never speaks.
         same = tuple(residents.ids(instances(residents, owner) & self._counted))
         before, after = (
@@ -324,8 +343,7 @@ class _Evenness:
         left = {bit: counts[bit] - less[bit] for bit in bits(own) if bit in counts}
         most = max(left.values(), default=0) + itself
         fewer = [counts[bit] - count for bit, count in less.items() if bit in counts]
-        has_least = len(counts) >= self._rule.min_domains
-        least = min([self._least[number], *fewer]) if has_least else 0
+        least = self._rule.least_of([self._least[number], *fewer], len(counts))
         return most - least <= self._rule.max_skew
 
 

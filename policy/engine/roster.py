@@ -1,7 +1,6 @@
 """Every container the policy knows, what it asks for, and what was decided about it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
@@ -187,13 +186,13 @@ class Roster:
         """A container is in another state of its life. Unknown ids are ignored."""
         container = self.containers.get(container_id)
         if container is not None and container.state is not state:
-            self.containers[container_id] = replace(container, state=state)
+            self.containers[container_id] = structs.replace(container, state=state)
 
     def identify(self, container_id: ContainerId, runtime_id: str) -> None:
         """The runtime has given a container its id. Unknown ids are ignored."""
         container = self.containers.get(container_id)
         if container is not None:
-            self.containers[container_id] = replace(container, runtime_id=runtime_id)
+            self.containers[container_id] = structs.replace(container, runtime_id=runtime_id)
 
     def remove(self, container_id: ContainerId) -> None:
         """Forget a container. Unknown ids change nothing."""

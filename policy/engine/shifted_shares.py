@@ -14,7 +14,7 @@ from ..placing.growth import held_back, homeless, kept_in, wider_place
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.scene import Scene
-from ..placing.narrowing import standing_cpus
+from ..placing.openings.narrowing import standing_cpus
 from ..rules.podaffinity.term_selection import select_term
 from .roster import Roster
 
@@ -44,14 +44,17 @@ class ShiftedShares:
 
         Those that were for a pen later, see `end`: who restarts is to find the pen's cpus again.
         """
-        container = self._roster.containers[gone]
-        last = self._roster.last_place(container)
-        if last is None or last.pen is None:
-            self._due.update(dict.fromkeys(self._narrowed_for(gone)))
-        self.widen_due()
+        if self._books.ledger.narrowed.ids:
+            last = self._roster.last_place(self._roster.containers[gone])
+            if last is None or last.pen is None:
+                self._due.update(dict.fromkeys(self._narrowed_for(gone)))
+        if self._due:
+            self.widen_due()
 
     def end(self, gone: ContainerId) -> None:
         """The same for a container that is forgotten now, if it ever had a place."""
+        if not self._due and not self._books.ledger.narrowed.ids:
+            return
         decision = self._roster.decisions.get(gone)
         if decision is None or not isinstance(decision.result, Grant):
             return

@@ -5,9 +5,9 @@ ledgers, and all of them work while the engine goes on.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
@@ -165,16 +165,6 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
     def free_milli(self) -> tuple[int, ...]:
         """Milli-cpus that shared requests may still be promised of every pool, 0 where none."""
         return tuple(max(0, milli) for milli in self.room.grantable_milli)
-
-    @property
-    def free_reserved_milli(self) -> int:
-        """Milli-cpus of the reserved cpus that are not promised."""
-        promised = sum(
-            grant.shared_milli
-            for grant in self.grants.values()
-            if grant.cpu_type is CpuType.RESERVED
-        )
-        return 1000 * len(self.tree.root.reserved) - promised
 
 
 def exclusive_cpus(

@@ -44,7 +44,7 @@ class UnmetRules:
         self._concerned: dict[ContainerId, set[ContainerId]] = {}
         """The containers at which rules do not hold, and the others that stand in the way."""
         self._resting: dict[ContainerId, tuple[tuple[str, ...], frozenset[ContainerId]]] = {}
-        """What was told and holds by now, though nobody is gone, and the others it is about.
+        """What was told and holds again, though nobody is gone, and the others it is about.
 
         Whoever made way gets its cpus back without a decision about it, and it may break again.
         """
@@ -249,23 +249,24 @@ class UnmetRules:
         `moved`: those that have other cpus for it.
         """
         moved = {*moved}
-        due = [one for one, others in self._concerned.items() if gone in others]
-        due += [*filter(moved.__contains__, self._concerned), *self._stirred(moved)]
-        if moved and self._books.standing.has_required_affinity:
-            of = self._books.standing.of
-            due += [c for c in self._concerned if any(not one.is_anti for one in of(c).required)]
-        self._due.update(dict.fromkeys(due))
+        if self._concerned or self._resting:
+            due = [one for one, others in self._concerned.items() if gone in others]
+            due += [*filter(moved.__contains__, self._concerned), *self._stirred(moved)]
+            if moved and self._books.standing.has_required_affinity:
+                of = self._books.standing.of
+                due += [c for c in self._concerned if any(not r.is_anti for r in of(c).required)]
+            self._due.update(dict.fromkeys(due))
         self.look_at_due()
 
     def note_moved(self, container_id: ContainerId) -> None:
-        """A container, or all of a pen, may be out of others' way by now, see `refresh_moved`."""
+        """A container, or all of a pen, may have come out of others' way, see `refresh_moved`."""
         if self._concerned:
             self._moved.update(self._books.ledger.members(container_id) or (container_id,))
 
     def refresh_moved(
         self, newest: ContainerId, changes: Iterable[Change] = (), *, is_awaited: bool = False
     ) -> None:
-        """Forget what holds by now: others moved, or the newest one is whom somebody must be with.
+        """Forget what holds again: others moved, or the newest one is whom somebody must be with.
 
         `changes`: what others were told because of it. Its own cpus may have driven out whom it
         must not be with. `is_awaited`: somebody waits for it; the others are looked at when they
@@ -327,7 +328,7 @@ class UnmetRules:
             self._note_at_owners(self._roster.containers[found[0]], found[1])
 
     def refresh_all(self) -> None:
-        """Forget all that holds by now. O(containers at which something did not)."""
+        """Forget all that holds again. O(containers at which something did not)."""
         self._due.update(dict.fromkeys((*self._concerned, *self._resting)))
         self.look_at_due()
 
@@ -383,7 +384,7 @@ class UnmetRules:
         return not any(map(is_there, others)) and all(map(is_about_others, decision.unmet))
 
     def _let_rest(self, container_id: ContainerId, broken: Sequence[Restriction]) -> None:
-        """Remember what was told of a container and is none of what is broken by now."""
+        """Remember what was told of a container and is none of what is broken at present."""
         texts, others = self._resting.pop(container_id, ((), frozenset[ContainerId]()))
         told = dict.fromkeys((*texts, *self._roster.decisions[container_id].unmet))
         resting = [one for one in told if not any(rule.is_told_by(one) for rule in broken)]
@@ -393,8 +394,7 @@ class UnmetRules:
             self._resting[container_id] = (tuple(resting[-TOLD_MAX:]), others)
 
     def _look(self) -> RuleLook:
-        roster = self._roster
-        return RuleLook(self._books, roster.containers, roster.classified, self._judge)
+        return RuleLook(self._books, self._roster.containers, self._roster.classified, self._judge)
 
     def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
         return self._look().broken(container_id)

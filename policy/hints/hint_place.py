@@ -40,12 +40,6 @@ def resolve(hint: Hint, machine: Machine, where: str) -> tuple[Hint | None, tupl
     return replace(hint, cpus=cpus, numa_nodes=near, sockets=sockets), tuple(problems)
 
 
-def hint_cpus(hint: Hint, machine: Machine) -> CpuSet:
-    """The online cpus a hint means; empty where it means none."""
-    resolved, _ = resolve(hint, machine, hint.provider)
-    return NO_CPUS if resolved is None else resolved.cpus
-
-
 def _with_nearest_cpus(nodes: NodeSet, machine: Machine) -> NodeSet:
     """The nodes, and for each without cpus the nearest nodes that have some."""
     found, with_cpus = nodes, machine.nodes_with_cpus

@@ -2,10 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from fractions import Fraction
+from collections.abc import Iterable, Sequence
 
-from ...topology.sets.cpuset import CpuSet
 from ..model.hint import Hint
 from ..pools.pool_tree import PoolTree
 
@@ -39,16 +37,3 @@ def _score(pool: int, telling: Counter[int]) -> tuple[int, int]:
         partial *= (inside or mask.bit_count()) ** times
         is_near_any |= inside > 0
     return full, partial if is_near_any else 0
-
-
-def cpu_score(hint: CpuSet, pool: CpuSet) -> Fraction:
-    """The share of a hint's cpus that are in a pool; 0 for a hint without cpus."""
-    return Fraction(len(hint & pool), len(hint) or 1)
-
-
-def id_score(hint: Collection[int], pool: Collection[int]) -> int:
-    """1 where a pool has one of the NUMA nodes, or sockets, a hint names, else 0.
-
-    For hints that were not resolved to cpus.
-    """
-    return int(any(one in pool for one in hint))

@@ -4,8 +4,9 @@ Found by asking a copy of the engine in which all others hold what they hold; ne
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ...topology.drawing.machine_tree import bytes_text
 from ..engine.snapshot import Snapshot
@@ -177,7 +178,9 @@ class _Trials:
             pool = self.pool_of(change(high))
             if pool != self.pool:
                 break
-            further = likely if high < likely else likely + 1 if high == likely else 2 * high
+            further = 2 * high
+            if high <= likely:
+                further = likely if high < likely else likely + 1
             low, high = high, min(further, most)
         else:
             return None
@@ -203,7 +206,8 @@ def _with_cpu(container: Container, milli: int) -> Container:
     elif limit is not None:
         limit = max(limit, milli)
     return replace(
-        container, resources=replace(resources, cpu_request_milli=milli, cpu_limit_milli=limit)
+        container,
+        resources=replace(resources, cpu_request_milli=milli, cpu_limit_milli=limit),
     )
 
 

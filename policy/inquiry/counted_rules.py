@@ -69,7 +69,7 @@ def is_rule(annotation: str) -> bool:
 
 
 def counted_rules(snapshot: Snapshot, container: Container) -> tuple[CountedRule, ...]:
-    """The rules that count for a container among those that are placed by now.
+    """The rules that count for a container among those that are placed.
 
     Its own ones in their order, whether they match anybody or not; then those of others that match
     it. O(containers x rules), with a limit, after which the rest is left out.
@@ -85,7 +85,7 @@ def counted_rules(snapshot: Snapshot, container: Container) -> tuple[CountedRule
 
 
 def own_rules(container: Container, classifier: Classifier) -> tuple[CountedRule, ...]:
-    """The rules of a container as its annotations say by now, without whom they match."""
+    """The rules of a container as its annotations say, without whom they match."""
     classified = classifier.classify(container)
     return tuple(
         CountedRule(kind=kind, owner=container, text=text, weight=weight)

@@ -4,7 +4,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -52,7 +51,7 @@ def _without_item(container: Container, key: str, item: TextNode) -> Container:
     rest = None if node is None else _without(node, place)
     if rest is not None:
         annotations[key] = json.dumps(Field.of(rest, key).value)
-    return replace(container, pod=replace(container.pod, annotations=annotations))
+    return structs.replace(container, pod=structs.replace(container.pod, annotations=annotations))
 
 
 def _names(rules: Iterable[CountedRule]) -> Counter[str]:

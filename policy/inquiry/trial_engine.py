@@ -1,7 +1,6 @@
 """Engines to try containers in: what a snapshot shows, but for the one that is asked about."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from msgspec import structs
 
@@ -42,7 +41,9 @@ class TrialEngine(Engine):
         Found by a plan, as long as others have nothing to do with it: nothing is booked then. Else
         by a start, see `has_changed`. `size`: that of its pod, where it is another one with it.
         """
-        fresh = replace(container, state=ContainerState.CREATED, cpus=None, mems=None, given=())
+        fresh = structs.replace(
+            container, state=ContainerState.CREATED, cpus=None, mems=None, given=()
+        )
         self.forget_places()
         before = self.pod_size(container.pod)
         planned = self._planned(self.completed(fresh), size)

@@ -28,6 +28,8 @@ MANIFEST_LIMITS = Limits(
     characters=4 << 20, depth=64, nodes=200_000, documents=50_000, has_aliases=True
 )
 _INDENT = "    "
+_EXCERPT_MAX = 160
+"""Characters of a line that are shown."""
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -97,8 +99,10 @@ class WrittenPod(Struct, frozen=True, kw_only=True, eq=False):
     """Whether it will be called so: names of pods of other kinds are made up."""
     manifest: TextNode
     """The object that it is of."""
-    identity: tuple[str, str, str] | None
-    """Kind, namespace and name of the object, which in a cluster is one; None without a name."""
+    identity: tuple[str, str, str, str] | None
+    """API group, kind, namespace and name of the object, which in a cluster is one.
+
+    None without a name."""
     places: PodPlaces
     annotations: Mapping[str, str]
     lines: Sequence[str]
@@ -133,9 +137,9 @@ def _written_pod(workload: Workload, lines: Sequence[str]) -> WrittenPod:
         name=shown,
         namespace=namespace,
         template=template,
-        is_named=workload.kind == "Pod" and bool(name),
+        is_named=workload.kind == "Pod" and not workload.group and bool(name),
         manifest=manifest,
-        identity=(workload.kind, namespace, name) if name else None,
+        identity=(workload.group, workload.kind, namespace, name) if name else None,
         places=PodPlaces(
             manifest, annotations, _container_names(template), f"{namespace}/{shown}", lines
         ),
@@ -270,9 +274,16 @@ def _fault_of_value(key: TextScalar, value: TextNode) -> Problem | None:
 def _finding(problem: Problem, line: int, column: int, lines: Sequence[str]) -> Finding:
     excerpt = ""
     if line and column and line <= len(lines):
-        written = _printable(lines[line - 1].rstrip())
-        margin = min(len(written) - len(written.lstrip()), column - 1)
-        excerpt = f"{_INDENT}{written[margin:]}\n{_INDENT}{' ' * (column - 1 - margin)}^"
+        written, at = lines[line - 1], column - 1
+        # A manifest of a machine may be one line of megabytes.
+        begin = at - _EXCERPT_MAX // 2 if len(written) > _EXCERPT_MAX else 0
+        begin = min(begin, len(written) - _EXCERPT_MAX) if begin > 0 else 0
+        part = _printable(written[begin : begin + _EXCERPT_MAX].rstrip())
+        margin = 0 if begin else min(len(part) - len(part.lstrip()), at)
+        before = "…" if begin else ""
+        after = "…" if len(written.rstrip()) > begin + _EXCERPT_MAX else ""
+        indent = " " * (len(before) + at - begin - margin)
+        excerpt = f"{_INDENT}{before}{part[margin:]}{after}\n{_INDENT}{indent}^"
     return Finding(problem=problem, line=line, column=column, excerpt=excerpt)
 
 

@@ -1,66 +1,23 @@
 """Kubernetes manifests as the pods they create, with QoS class and defaults as in Kubernetes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import groupby, islice
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
-from ...topology.sets.cpuset import CpuSet
-from ..model.container import QosClass, Resources
+from ..model.container import Resources
 from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_page_bytes
 from ..text.yaml_fields import Field, FieldError, read_fields
 from ..text.yaml_nodes import TextScalar
-from .pod_size import SizedContainer, defaulted_whole, pod_size, shown_resources
-from .workloads import TEMPLATES, Around, Workload, find_workloads
+from .pod_size import defaulted_whole, pod_size
+from .pod_spec import ContainerSpec, PodSpec, as_shown, qos_class, sized
+from .workloads import Around, Workload, find_workloads
 
 MAX_PODS: Final = 10_000
 """What one text may create; aliases could otherwise multiply a small file without end."""
-
-
-class ContainerSpec(Struct, frozen=True, kw_only=True):
-    """A container of a pod, with resources as the kubelet reads them.
-
-    Requests left out are its limits, and in a pod with resources of its own what is left out is the
-    pod's.
-    """
-
-    name: str
-    resources: Resources = msgspec.field(default_factory=Resources)
-    own: Resources | None = None
-    """Its resources without those of its pod, where these count among `resources`."""
-    devices: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
-    """Numbers of devices by the names of their extended resources."""
-    claims: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
-    """Numbers of devices that it claims of drivers of dynamic resource allocation."""
-    gpus: tuple[int, ...] = ()
-    """Numbers of the files of NVIDIA's GPUs that it has: `/dev/nvidia0` and so on."""
-    keeps_running: bool = True
-    """False for an init container that ends before the next one starts (not for sidecars)."""
-    environment: tuple[str, ...] = ()
-    """As in `NAME=value`: what drivers of dynamic resource allocation add to it."""
-    placed_on: CpuSet | None = None
-    """Cpus on which another plugin places it before the policy is asked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodSpec:
-    """A pod as its author wrote it. Init containers run before the containers, in order."""
-
-    name: str
-    namespace: str = "default"
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
-    qos: QosClass = QosClass.BEST_EFFORT
-    resources: Resources | None = None
-    """The size of the pod; None where nobody tells."""
-    is_of_system: bool = False
-    """Whether the kubelet runs it in its system partition."""
-    init_containers: tuple[ContainerSpec, ...] = ()
-    containers: tuple[ContainerSpec, ...] = ()
 
 
 class ManifestPods(Struct, frozen=True, kw_only=True):
@@ -97,13 +54,13 @@ def pods_of(documents: Iterable[Field]) -> ManifestPods:
             workloads = tuple(group)
             manifest = workloads[0].manifest
             made = islice(_pods_of_all(workloads, generated, remarks), MAX_PODS + 1)
-            for pod in _told_apart(tuple(made), workloads[0].kind, kinds):
+            for pod in _told_apart(tuple(made), workloads[0], kinds):
                 if (pod.namespace, pod.name) in pods:
                     raise manifest.error(
                         f"pod '{pod.namespace}/{pod.name}' is defined twice", "rename one"
                     )
                 pods[pod.namespace, pod.name] = pod
-                kinds[pod.namespace, pod.name] = workloads[0].kind
+                kinds[pod.namespace, pod.name] = workloads[0].full_kind
                 if len(pods) > MAX_PODS:
                     raise manifest.error(f"more than {MAX_PODS} pods", "write several files")
     return ManifestPods(pods=tuple(pods.values()), remarks=tuple(remarks))
@@ -143,59 +100,9 @@ def pod_of(template: Field, name: str, namespace: str) -> PodSpec:
     )
 
 
-def sized(
-    init_containers: Iterable[ContainerSpec], containers: Iterable[ContainerSpec]
-) -> tuple[SizedContainer, ...]:
-    """Containers of a pod as far as its size goes."""
-    return (
-        *(
-            SizedContainer(resources=one.resources, is_init=True, keeps_running=one.keeps_running)
-            for one in init_containers
-        ),
-        *(SizedContainer(resources=one.resources) for one in containers),
-    )
-
-
-def as_shown(
-    container: ContainerSpec, whole: Resources, containers: Sequence[SizedContainer]
-) -> ContainerSpec:
-    """A container in a pod with these resources of its own, as the runtime is told of it."""
-    own = container.resources
-    return msgspec.structs.replace(
-        container, resources=shown_resources(own, whole, containers), own=own
-    )
-
-
 def is_manifest(document: Field) -> bool:
     """Whether a document looks like a Kubernetes object, of whatever kind."""
     return document.is_mapping and {"apiVersion", "kind"} <= document.entries().keys()
-
-
-def qos_class(containers: tuple[ContainerSpec, ...]) -> QosClass:
-    """The QoS class of a pod of these containers, init containers among them.
-
-    Source: Kubernetes, "Pod Quality of Service Classes": Guaranteed if every container has cpu and
-    memory limits equal to its requests, BestEffort if no container has any of them.
-    """
-    resources = [container.resources for container in containers]
-    if not any(
-        one.cpu_request_milli
-        or one.memory_request_bytes
-        or one.cpu_limit_milli
-        or one.memory_limit_bytes
-        for one in resources
-    ):
-        return QosClass.BEST_EFFORT
-    # A limit of 0 counts as none.
-    if all(
-        one.cpu_limit_milli
-        and one.memory_limit_bytes
-        and one.cpu_request_milli == one.cpu_limit_milli
-        and one.memory_request_bytes == one.memory_limit_bytes
-        for one in resources
-    ):
-        return QosClass.GUARANTEED
-    return QosClass.BURSTABLE
 
 
 def _read(workload: Workload | FieldError) -> Workload:
@@ -210,23 +117,28 @@ def _object_of(workload: Workload) -> tuple[int, str]:
 
 
 def _told_apart(
-    pods: Sequence[PodSpec], kind: str, kinds: Mapping[tuple[str, str], str]
+    pods: Sequence[PodSpec], workload: Workload, kinds: Mapping[tuple[str, str], str]
 ) -> Sequence[PodSpec]:
     """The pods of an object, renamed where one of another kind made a pod of the same name.
 
     `kinds`: of the objects, by namespace and name of their pods. A pod of its own keeps its name.
     """
-    if kind == "Pod" or all(kinds.get((one.namespace, one.name), kind) == kind for one in pods):
+    kind = workload.full_kind
+    if kind == "pod" or all(kinds.get((one.namespace, one.name), kind) == kind for one in pods):
         return pods
     split = [(one, one.name.rpartition("-")) for one in pods]
-    return [replace(one, name=f"{name}-{kind.lower()}-{n}") for one, (name, _, n) in split]
+    short = workload.kind.lower()
+    renamed = [replace(one, name=f"{name}-{short}-{n}") for one, (name, _, n) in split]
+    if all((one.namespace, one.name) not in kinds for one in renamed):
+        return renamed
+    return [replace(one, name=f"{name}-{kind}-{n}") for one, (name, _, n) in split]
 
 
 def _pods_of_all(
     workloads: Sequence[Workload], generated: dict[str, int], remarks: list[str]
 ) -> Iterator[PodSpec]:
     """The pods of the templates in one object."""
-    if workloads[0].kind not in TEMPLATES:
+    if workloads[0].is_of_operator:
         yield from _pods_of_other(workloads, generated, remarks)
         return
     for one in workloads:

@@ -5,8 +5,10 @@ Sources: Kubernetes, `component-helpers/resource` (PodRequests, PodLimits) and t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+
+from msgspec.structs import replace
 
 from ..model.container import Resources
 
@@ -21,22 +23,13 @@ class SizedContainer:
     """False for an init container that ends before the next one starts."""
 
 
-def pod_size(containers: Sequence[SizedContainer], whole: Resources | None = None) -> Resources:
-    """The resources of a pod of these containers: its own (`whole`) where it has some.
-
-    Else the most that its containers have at one time, sidecars among them.
-    """
-    own = whole or Resources()
-    cpu = _most(containers, lambda one: one.cpu_request_milli)
-    memory = _most(containers, lambda one: one.memory_request_bytes)
-    cpu_limit = _most(containers, lambda one: one.cpu_limit_milli or 0)
-    memory_limit = _most(containers, lambda one: one.memory_limit_bytes or 0)
+def pod_size(containers: Sequence[SizedContainer]) -> Resources:
+    """The most that the containers of a pod have at one time, sidecars among them."""
     return Resources(
-        cpu_request_milli=own.cpu_request_milli or cpu,
-        cpu_limit_milli=own.cpu_limit_milli or cpu_limit or None,
-        memory_request_bytes=own.memory_request_bytes or memory,
-        memory_limit_bytes=own.memory_limit_bytes or memory_limit or None,
-        hugepage_bytes=own.hugepage_bytes,
+        cpu_request_milli=_most(containers, lambda one: one.cpu_request_milli),
+        cpu_limit_milli=_most(containers, lambda one: one.cpu_limit_milli or 0) or None,
+        memory_request_bytes=_most(containers, lambda one: one.memory_request_bytes),
+        memory_limit_bytes=_most(containers, lambda one: one.memory_limit_bytes or 0) or None,
     )
 
 

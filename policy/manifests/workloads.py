@@ -35,6 +35,9 @@ TEMPLATES: Final[Mapping[str, PodTemplate]] = {
 }
 
 
+_OWN_GROUPS: Final = ("", "apps", "batch", "extensions")
+"""The API groups that these kinds are, or were, in; operators have a Job of their own, too."""
+
 _OF_OTHERS: Final = PodTemplate(path=(), makes_pods=False)
 """A pod template of some operator's own kind: how many pods come of it the operator alone knows."""
 
@@ -52,11 +55,23 @@ class Workload(Struct, frozen=True):
     """The template itself, which is the object where that is a pod."""
     around: Around = ()
     """What is between an object of an operator's own kind and the template; of others nothing."""
+    group: str = ""
+    """The API group of an operator's own kind; those of Kubernetes itself count as one."""
+
+    @property
+    def is_of_operator(self) -> bool:
+        """Whether it is of an operator's own kind."""
+        return bool(self.group) or self.kind not in TEMPLATES
+
+    @property
+    def full_kind(self) -> str:
+        """The kind, with its API group where that is an operator's: "job", "job.batch.example"."""
+        return ".".join(filter(None, (self.kind.lower(), self.group)))
 
     @property
     def template(self) -> PodTemplate:
         """The place of its pod template."""
-        return TEMPLATES.get(self.kind, _OF_OTHERS)
+        return _OF_OTHERS if self.is_of_operator else TEMPLATES[self.kind]
 
 
 def find_workloads(document: Field) -> Iterator[Workload | FieldError]:
@@ -74,7 +89,13 @@ def find_workloads(document: Field) -> Iterator[Workload | FieldError]:
             raise document.error(f"more than {MAX_OBJECTS} objects", "write several files")
         node = one.node
         kind = node.find("kind") if isinstance(node, TextMap) else None
-        if isinstance(node, TextMap) and isinstance(kind, TextScalar) and kind.value in TEMPLATES:
+        group = _group_of(node)
+        if (
+            isinstance(node, TextMap)
+            and isinstance(kind, TextScalar)
+            and kind.value in TEMPLATES
+            and not group
+        ):
             yield Workload(kind.value, one, node, follow(node, TEMPLATES[kind.value].path))
             continue
         try:
@@ -85,7 +106,14 @@ def find_workloads(document: Field) -> Iterator[Workload | FieldError]:
         waiting.extend(reversed(items))
         if isinstance(node, TextMap) and isinstance(kind, TextScalar) and not items:
             for pod, around in _pods_inside(node):
-                yield Workload(kind.value, one, node, pod, around)
+                yield Workload(kind.value, one, node, pod, around, group)
+
+
+def _group_of(node: TextNode | None) -> str:
+    """The API group of an object; "" for those of Kubernetes itself, and where it says none."""
+    version = node.find("apiVersion") if isinstance(node, TextMap) else None
+    group = version.value.rpartition("/")[0] if isinstance(version, TextScalar) else ""
+    return "" if group in _OWN_GROUPS else group
 
 
 def _pods_inside(node: TextMap) -> Iterator[tuple[TextMap, Around]]:

@@ -49,9 +49,3 @@ class HeldMemory:
         mask = zone.mask
         around = [one.left_bytes for one in self.sums if one.mask & mask == mask]
         return max(0, min([capacity - self.usage(zone), *around]))
-
-    def free_page_bytes(self, page_bytes: int) -> int:
-        """Bytes left in huge pages of one size; 0 where more are promised. O(containers)."""
-        held = sum(holding.pages().get(page_bytes, 0) for holding, _ in self.holdings)
-        count = self.nodes.page_count(self.nodes.with_memory, page_bytes)
-        return page_bytes * max(0, count - held)

@@ -105,11 +105,13 @@ class Holdings:
             self.grown[one] = None
         else:
             self.grown.pop(one, None)
-        if self.observed is not None:
-            if known is None:
-                self.observed.release(one)
+        if self.observed is None:
+            return
+        if known is None:
+            self.observed.begin(one, zone, holding.request.size_bytes)
+        else:
             # Who goes back to fewer nodes brings along what it uses of the others.
-            more = holding.most if is_back else holding.size - (known.size if known else 0)
+            more = holding.most if is_back else holding.size - known.size
             self.observed.grant(one, zone, more)
 
     def adopt(self, holding: Holding, mask: int) -> None:

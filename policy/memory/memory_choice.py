@@ -67,11 +67,11 @@ class ZoneSummary(NamedTuple):
 
     mask: int
     node_count: int
-    is_exact: bool
+    is_exact: bool = True
     """It has exactly the kinds of memory asked for."""
-    is_below_limit: bool
+    is_below_limit: bool = False
     """The pool's memory of these kinds is smaller than the container's limit."""
-    lacks_kind: bool
+    lacks_kind: bool = False
     """A kind asked for is not among the pool's nodes."""
 
 
@@ -121,9 +121,9 @@ class PoolMemory:
             is_foreign, lacks_kind = not one & wanted, bool(target & ~nodes.kinds(one))
             mask = initial.mask if initial is not None else 0
             is_exact = not is_foreign and self._ledger.nodes.kinds(mask) == target
-            usual = ZoneSummary(mask, mask.bit_count(), is_exact, False, lacks_kind)
+            usual = ZoneSummary(mask, mask.bit_count(), is_exact, lacks_kind=lacks_kind)
             if types is None:
-                usual = ZoneSummary(mask, mask.bit_count(), True, False, False)
+                usual = ZoneSummary(mask, mask.bit_count())
             starts.append(
                 _Nodes(
                     affinity=NodeSet(one),
@@ -164,7 +164,7 @@ def _hinted_nodes(request: Request) -> int:
     return mask
 
 
-class MemoryChoice(Struct, frozen=True):
+class MemoryChoice(Struct):
     """The zones one request would get; every distinct set of nodes is looked at once."""
 
     _request: Request
@@ -173,6 +173,8 @@ class MemoryChoice(Struct, frozen=True):
     _is_spread: bool
     _offers: dict[int, Offer] = field(default_factory=dict[int, Offer])
     """By the mask of the nodes to be near to."""
+    _roomy_version: int | None = None
+    """The version of the ledger at which the initial zones of all nodes were seen to have room."""
 
     def zones(self) -> Sequence[ZoneSummary | Dropped]:
         """Zones by pool id: the one the request would get, or why none. O(pools)."""
@@ -184,6 +186,7 @@ class MemoryChoice(Struct, frozen=True):
             and (limit is None or limit in (size, 0) or limit <= start.capacity_min)
             and self._ledger.have_room(start.initial, size)
         ):
+            self._roomy_version = self._ledger.version
             return start.usual
         found = [self._look(index) for index in range(len(self._start.nodes))]
         return [found[index] for index in self._start.of_pool]
@@ -201,20 +204,26 @@ class MemoryChoice(Struct, frozen=True):
 
         A container whose memory is spread gets all nodes instead, where those have room.
         """
+        ledger, start = self._ledger, self._start
+        if self._roomy_version == ledger.version:
+            nodes = start.nodes[start.of_pool[-1 if self._is_spread else pool_id]]
+            assert nodes.initial is not None, "room was seen in the initial zones of all nodes"
+            request = self._memory_request(nodes.affinity)
+            return Offer(request=request, zone=nodes.initial.nodes, version=ledger.version)
         if self._is_spread:
-            spread = self._ledger.offer(self.request_at(pool_id))
+            spread = ledger.offer(self.request_at(pool_id))
             if isinstance(spread, Offer):
                 return spread
-        affinity = self._start.nodes[self._start.of_pool[pool_id]].affinity
+        affinity = start.nodes[start.of_pool[pool_id]].affinity
         known = self._offers.get(affinity.mask)
         if known is not None:
             return known
-        offer = self._ledger.offer(self._memory_request(affinity))
+        offer = ledger.offer(self._memory_request(affinity))
         assert isinstance(offer, Offer), (self._request.container_id, pool_id)
         return offer
 
     def offer_again(self, held: Grant) -> Offer:
-        """The memory that a container had before its restart, though that is too much by now."""
+        """The memory that a container had before its restart, though that is too much today."""
         wanted, ledger = self.request_at(held.pool_id), self._ledger
         usable = ledger.nodes.open_to(wanted.may_use_reserved).with_memory
         nodes = held.memory.mask
@@ -273,7 +282,7 @@ class MemoryChoice(Struct, frozen=True):
             self._offers[nodes.affinity.mask] = offer
             mask = offer.zone.mask
         if request.preserve_memory:
-            return ZoneSummary(mask, mask.bit_count(), True, False, False)
+            return ZoneSummary(mask, mask.bit_count())
         limit = request.memory_limit_bytes
         return ZoneSummary(
             mask=mask,

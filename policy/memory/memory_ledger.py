@@ -1,6 +1,6 @@
 """All memory of one machine that is held, and by whom; offers for those who want some."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -10,11 +10,12 @@ from ..model.container import ContainerId
 from ..model.grant import Refusal
 from .held_memory import HeldMemory
 from .holdings import Holdings
-from .memory_nodes import ALL_KINDS, MemoryNodes
+from .memory_nodes import MemoryNodes
 from .memory_plan import Plan
 from .memory_zones import Holding, Zone
 from .observed_memory import MemoryLook, ObservedMemory
-from .offers import MemoryPriority, MemoryRequest, Offer, StaleOfferError, holds_none, no_pages
+from .offers import MemoryRequest, Offer, StaleOfferError, holds_none, no_pages
+from .zone_search import ZoneSearch
 
 
 class MemoryLedger:
@@ -28,6 +29,7 @@ class MemoryLedger:
         self.nodes = nodes
         self.version = 0
         self._held = Holdings(nodes)
+        self._search = ZoneSearch(nodes, self._held)
 
     def initial_zone(
         self, affinity: int, types: frozenset[MemoryKind], may_use_reserved: bool
@@ -73,16 +75,16 @@ class MemoryLedger:
         initial = self._held.zones.zone(holding.initial)
         if leaving is None and not request.hugepage_bytes and self.has_room(initial, holding.size):
             return Offer(request=request, zone=initial.nodes, version=self.version)
-        starts = self._starts(holding, leaving)
+        starts = self._search.starts(holding, leaving)
         if not starts:
             return no_pages(request)
         if leaving is None and starts[0].fits(holding.size):
             return Offer(request=request, zone=starts[0].nodes, version=self.version)
-        if self._has_room(holding, leaving):
+        if self._search.has_room(holding, leaving):
             for start in dict.fromkeys(starts):
-                plan = self._begun(holding, leaving, start)
+                plan = self._search.begun(holding, leaving, start)
                 if plan.resolve():
-                    plan = self._alone(holding, leaving, start, plan) or plan
+                    plan = self._search.alone(holding, leaving, start, plan) or plan
                     return self._planned(plan, request, replaces)
         return self._no_room(holding)
 
@@ -129,7 +131,7 @@ class MemoryLedger:
         holding = self._held.find(container_id)
         if holding is None:
             return holds_none(container_id)
-        wider = self._wider(holding)
+        wider = self._search.wider(holding)
         if wider is None:
             return Refusal(
                 reason=f"memory: container {container_id!r} cannot use more than nodes"
@@ -146,7 +148,7 @@ class MemoryLedger:
         """
         if not self._held.grown:
             return None
-        plan, observed = self._plan(), self._held.observed
+        plan, observed = self._search.plan(), self._held.observed
         if observed is not None:
             observed = observed.copy()
         grown = [one for one in map(self._held.find, self._held.grown) if one is not None]
@@ -155,7 +157,7 @@ class MemoryLedger:
         for holding in grown:
             if count == limit:
                 break
-            count += self._return(plan, holding, observed)
+            count += self._search.come_back(plan, holding, observed)
         return self._planned(plan) if count else None
 
     def pressed(self) -> tuple[ContainerId, ...]:
@@ -169,7 +171,7 @@ class MemoryLedger:
         short = [zone for zone in self._held.zones.used() if observed.is_short(zone, 0)]
         users = [user for zone in short for user in zone.users.values()]
         users.sort(key=lambda user: (user.request.priority, -user.sequence))
-        return tuple(user.id for user in users if self._wider(user) is not None)
+        return tuple(user.id for user in users if self._search.wider(user) is not None)
 
     def commit(self, offer: Offer) -> None:
         """Take an offer. Raises `StaleOfferError` where it was made before the last change."""
@@ -272,9 +274,6 @@ class MemoryLedger:
         """Assert that all sums and indices are what a fresh count says. For tests."""
         self._held.check()
 
-    def _plan(self, asking: Holding | None = None) -> Plan:
-        return Plan(self.nodes, self._held.zones, asking.id if asking is not None else None)
-
     def _planned(
         self, plan: Plan, request: MemoryRequest | None = None, replaces: ContainerId | None = None
     ) -> Offer:
@@ -287,110 +286,13 @@ class MemoryLedger:
             version=self.version,
         )
 
-    def _starts(self, holding: Holding, leaving: Holding | None) -> list[Zone]:
-        """Where a container could begin; the best first, each with its huge pages.
-
-        The zone it has, the nearest one with enough memory really free, the nearest one at all.
-        """
-        zones, observed, pages = self._held.zones, self._held.observed, holding.pages()
-        given_back = (self._held.zone_of(leaving.id).mask, leaving.pages()) if leaving else None
-        kinds = self._usable_kinds(holding)
-        starts: list[Zone] = []
-        if leaving is not None and leaving.id == holding.id:
-            own = self._held.zone_of(leaving.id)
-            is_around = not holding.initial & ~own.mask and not own.kinds & ~kinds
-            held = leaving.pages()
-            is_no_more = all(count <= held.get(size, 0) for size, count in pages.items())
-            if is_around and (is_no_more or zones.has_pages(own.mask, pages, given_back)):
-                starts.append(own)
-        nearest: Zone | None = None
-        for mask in self._ladder(holding, holding.initial):
-            if not zones.has_pages(mask, pages, given_back):
-                continue
-            zone = zones.zone(mask)
-            nearest = nearest or zone
-            if observed is None or not observed.is_short(zone, holding.size):
-                starts.append(zone)
-                break
-        return [*starts, nearest] if nearest is not None else starts
-
-    def _begun(self, holding: Holding, leaving: Holding | None, start: Zone) -> Plan:
-        plan = self._plan(holding)
-        if leaving is not None:
-            plan.shift(leaving, self._held.zone_of(leaving.id), None)
-        plan.shift(holding, None, start)
-        return plan
-
-    def _alone(
-        self, holding: Holding, leaving: Holding | None, start: Zone, plan: Plan
-    ) -> Plan | None:
-        # A wider zone for the newcomer alone, where a plan moves several, none less important.
-        # Others move rather than that it gets other kinds of memory.
-        moved = [self._held.find(one) for one in plan.moves()]
-        own = holding.request.priority
-        if holding.request.keeps_near or len(moved) < 2:
-            return None
-        if any(one is not None and one.request.priority < own for one in moved):
-            return None
-        nodes = self._held.nodes_of(holding.request)
-        for mask in nodes.ladder(start.mask, start.kinds):
-            alone = self._begun(holding, leaving, self._held.zones.zone(mask))
-            if alone.is_settled():
-                return alone
-        return None
-
-    def _has_room(self, holding: Holding, leaving: Holding | None) -> bool:
-        # Asked first: moving containers around cannot help a machine that is full.
-        need = holding.size - (leaving.size if leaving is not None else 0)
-        nodes = self._held.nodes_of(holding.request)
-        free = nodes.capacity(nodes.with_memory) - self._held.bound_to(nodes)
-        return need <= 0 or need <= free
-
     def _grown(self, holding: Holding, request: MemoryRequest, wider: int) -> Offer | Refusal:
-        plan = self._plan(holding)
+        plan = self._search.plan(holding)
         source, target = self._held.zone_of(holding.id), plan.zone(wider)
         plan.shift(holding, source, target)
         if source is not target and not plan.resolve():
             return self._no_room(holding)
         return self._planned(plan, request)
-
-    def _wider(self, holding: Holding) -> int | None:
-        if holding.request.priority >= MemoryPriority.PRESERVED:
-            return None
-        observed, zones = self._held.observed, self._held.zones
-        zone = self._held.zone_of(holding.id)
-        rungs = list(self._ladder(holding, zone.mask))[1:]
-        if observed is not None:
-            for mask in rungs:
-                if not observed.is_short(zones.zone(mask), 0):
-                    return mask
-            return rungs[-1] if rungs else None
-        return rungs[0] if rungs else None
-
-    def _return(self, plan: Plan, holding: Holding, observed: ObservedMemory | None) -> bool:
-        if holding.pages():
-            return False
-        zone = self._held.zone_of(holding.id)
-        for mask in self._ladder(holding, holding.initial):
-            if mask == zone.mask or mask & ~zone.mask:
-                return False
-            target = plan.zone(mask)
-            if observed is not None and not observed.is_calm(target, holding.most):
-                continue
-            if plan.fits(holding.size, zone, target):
-                plan.shift(holding, zone, target)
-                if observed is not None:
-                    observed.grant(holding.id, target, holding.most)
-                return True
-        return False
-
-    def _ladder(self, holding: Holding, zone: int) -> Iterator[int]:
-        """A zone, then wider and wider ones that a container may have."""
-        nodes = self._held.nodes_of(holding.request)
-        return nodes.ladder(zone, self._usable_kinds(holding))
-
-    def _usable_kinds(self, holding: Holding) -> int:
-        return holding.kinds if holding.request.is_strict else ALL_KINDS
 
     def _no_room(self, holding: Holding) -> Refusal:
         nodes = NodeSet(self._held.nodes_of(holding.request).with_memory)

@@ -74,12 +74,6 @@ class Zone(Struct, eq=False, kw_only=True):
                     return False
         return True
 
-    def room(self) -> int:
-        """Bytes that still fit, negative where overcommitted."""
-        return min(
-            zone.capacity - zone.usage for zone in self.containing if zone.direct or zone is self
-        )
-
 
 class ZoneSum(NamedTuple):
     """Bytes held of exactly one zone, and bytes left in it beside all that is held within."""

@@ -65,6 +65,14 @@ class ObservedMemory:
             self._since[container_id] = (zone.mask, size)
             self._take(zone.mask, size)
 
+    def begin(self, container_id: ContainerId, zone: Zone, size: int) -> None:
+        """Count what a newcomer was granted, whatever was counted of an older one of its id."""
+        if container_id in self._since:
+            self._forget(container_id)
+        if size > 0:
+            self._since[container_id] = (zone.mask, size)
+            self._take(zone.mask, size)
+
     def release(self, container_id: ContainerId) -> None:
         """Forget a container. What it had used shows in the next look only."""
         self._forget(container_id)

@@ -2,10 +2,9 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NewType
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..text.errors import Problem
@@ -34,8 +33,7 @@ class ContainerState(enum.Enum):
     EXITED = "exited"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
+class Resources(Struct, frozen=True, kw_only=True):
     """Requests and limits of a container. Limits are None where there are none."""
 
     cpu_request_milli: int = 0
@@ -92,8 +90,7 @@ class Mount(Struct, frozen=True, kw_only=True):
     is_read_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
+class Pod(Struct, frozen=True, kw_only=True):
     """A pod sandbox. `id` is the sandbox's id: it tells two pods of one name apart."""
 
     id: PodId
@@ -119,8 +116,7 @@ class GivenAnnotation(Struct, frozen=True, kw_only=True):
     """The name of the rule."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class Container(Struct, frozen=True, kw_only=True):
     """One container of a pod. `cpus` and `mems`: what the runtime says it is pinned to, if so."""
 
     id: ContainerId

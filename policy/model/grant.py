@@ -89,11 +89,6 @@ class Grant(Struct, frozen=True, kw_only=True):
         return shares and not self.is_strict
 
     @property
-    def is_narrowed(self) -> bool:
-        """Whether its shared part has not all sharable cpus of its pool."""
-        return self.within is not None and self.has_shared_part
-
-    @property
     def is_plain_share(self) -> bool:
         """Whether it runs on the sharable cpus of its pool, all of them, and on no others."""
         return (

@@ -5,8 +5,10 @@ are the kubelet's (pkg/kubelet/cm/helpers_linux.go, pkg/kubelet/qos/policy.go), 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from .container import QosClass, Resources
 
@@ -30,8 +32,7 @@ _SYSTEM_PARTITION: Final = "system"
 _PAGE_UNITS: Final = {"KB": 10, "MB": 20, "GB": 30, "TB": 40}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinuxResources:
+class LinuxResources(Struct, frozen=True, kw_only=True):
     """The cgroup values of one container; 0 where unset, as in the runtime's messages."""
 
     cpu_shares: int = 0

@@ -13,7 +13,7 @@ from ..placing.classifier import Classified
 from ..placing.growth import allowed_cpus, held_back, kept_in
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
-from ..placing.judging.restriction import Restriction, names_text
+from ..placing.judging.restriction import TOLD_MAX, Restriction, names_text
 from ..placing.judging.scene import Scene
 from ..placing.placer import Failure
 
@@ -49,29 +49,33 @@ def kept_out(
     found = judge.judge(container, classified.placement, request, scene, has_pulls=False)
     if found is None:
         return None
-    found = replace(found, inside=(), passed=())
     cpus = (books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
+    # Those of very many are one rule each: no firm one is passed over among others that are told.
     firm = [
-        one.beside([other for other in one.blockers if _is_beside(other, one, cpus, books)])
-        for one in found.told_at(cpus, pen.pool_id)
-        if _keeps_out(one, back)
+        one
+        for one in found.restrictions()
+        if not one.can_break and one.is_broken_by(cpus, pen.pool_id)
     ]
+    firm = [one for one in (_beside(one, cpus, books) for one in firm) if _keeps_out(one, back)]
     if not firm:
         return None
-    reason = f"its pen stays on cpus {CpuSet(cpus)}: {'; '.join(one.unmet_text for one in firm)}"
+    told = [one.unmet_text for one in firm[:TOLD_MAX]]
+    if more := len(firm) - len(told):
+        told.append(f"and {more} more rules")
+    reason = f"its pen stays on cpus {CpuSet(cpus)}: {'; '.join(told)}"
     if all(one.blockers for one in firm):
         others = {other.id: other for one in firm for other in one.blockers}
         reason = f"{reason} — for that to hold, stop or move {names_text(tuple(others.values()))}"
     return Failure(refusal=Refusal(reason=reason))
 
 
-def _is_beside(other: Container, rule: Restriction, cpus: int, books: Books) -> bool:
-    return bool(books.reach(other.id) & books.domains.covering(rule.level, cpus))
+def _beside(rule: Restriction, cpus: int, books: Books) -> Restriction:
+    """The rule with those of its blockers alone that are near some cpus."""
+    near = books.domains.covering(rule.level, cpus)
+    return rule.beside([other for other in rule.blockers if books.reach(other.id) & near])
 
 
 def _keeps_out(rule: Restriction, back: LastPlace | None) -> bool:
-    if rule.can_break:
-        return False
     if back is None:
         return True
     return bool(rule.is_own and rule.blockers) or not back.disturbed.issuperset(rule.blocker_ids)

@@ -1,9 +1,12 @@
 """Slices of pens: the cpus of a pen that one container in it has for itself."""
 
+from typing import Final
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
+from ..annotations.annotations import effective
 from ..books.cpu_ledger import Ledger
 from ..cpus.picker import CpuPicker
 from ..model.container import Container, Resources
@@ -14,6 +17,8 @@ from ..placing.wishes.own_cpus import wants_own_cpus
 from ..text.errors import Problem
 from .pen_name import PenName
 from .pod_numbers import own_cpus
+
+_COLD_START_KEY: Final = "cold-start"
 
 
 class Slice(Struct, frozen=True):
@@ -140,6 +145,24 @@ def unheeded_wish(container: Container, *, is_group: bool) -> Problem | None:
             "leave it out of the group"
             if is_group
             else f"ask for whole cpus for the pod, with the same limit, or write {outside}"
+        ),
+        is_advice=True,
+        container=container.name,
+    )
+
+
+def unheeded_cold_start(container: Container, *, is_group: bool) -> Problem:
+    """The problem of a container with a cold start in a pen, whose memory is that of all in it."""
+    setting = effective(container.pod.annotations, _COLD_START_KEY, container.name)
+    return Problem(
+        where=f"{setting.key if setting is not None else _COLD_START_KEY} of {container.path}",
+        what=f"no cold start: its memory nodes are those of its {'group' if is_group else 'pod'},"
+        " and have DRAM",
+        fix=(
+            "leave it out of the group"
+            if is_group
+            else f"write 'pod-pool.pinfold.dev/container.{container.name}: \"false\"', or leave"
+            " it out"
         ),
         is_advice=True,
         container=container.name,

@@ -6,7 +6,6 @@ kubelet, `pkg/kubelet/kuberuntime/kuberuntime_container_linux.go`; KEP 2837.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from msgspec import structs
 
@@ -61,7 +60,7 @@ def resized_with(whole: Resources, before: Container, after: Container) -> Resou
         memory = shown.memory_limit_bytes
         if after.pod.qos is QosClass.GUARANTEED:
             asked = memory or 0
-    size = replace(
+    size = structs.replace(
         whole,
         cpu_request_milli=cpu,
         cpu_limit_milli=shown.cpu_limit_milli,
@@ -77,7 +76,7 @@ def enlarged(whole: Resources, total: Resources) -> Resources | None:
     limit = whole.memory_limit_bytes
     if cpu <= whole.cpu_request_milli and (limit is None or memory <= limit):
         return None
-    return replace(
+    return structs.replace(
         whole,
         cpu_request_milli=max(cpu, whole.cpu_request_milli),
         memory_request_bytes=max(total.memory_request_bytes, whole.memory_request_bytes),
@@ -165,7 +164,7 @@ def with_pages(size: Resources, containers: Iterable[Container]) -> Resources:
     for page_bytes, total in together(members).hugepage_bytes.items():
         shared = _pages_of_pod(size, page_bytes, members)
         pages[page_bytes] = max(shared or total, pages.get(page_bytes, 0))
-    return replace(size, hugepage_bytes=pages) if pages else size
+    return structs.replace(size, hugepage_bytes=pages) if pages else size
 
 
 def _pages_of_pod(whole: Resources, page_bytes: int, containers: Sequence[Container]) -> int:

@@ -1,7 +1,6 @@
 """Classification of containers: the `Request` and the affinity rules of each."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import chain
 from typing import Final
 
@@ -27,18 +26,15 @@ from ..rules.podaffinity.own_rules import has_label_keys
 from ..rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from ..rules.podaffinity.rule_text import are_labels_heeded, placement_rules
 from ..text.errors import PROBLEMS_MAX, Problem, first_problems
-from ..text.glob import compile_glob
 from ..text.text_cache import TextCache
 from ..tuning.cpu_class import cpu_class_wish, suitable_cpus
 from ..tuning.interrupts import Interrupt, InterruptTable, irq_wish
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses, resource_classes
 from ..tuning.scheduling import scheduling_class
 from .wishes.burst_level import awaits_friends, burst_level
+from .wishes.cpu_demand import CpuDemand, demanded_cpus, wished_isolation
 from .wishes.load_class import load_problems
 from .wishes.own_cpus import can_yield, own_count, with_own_cpus
-
-SYSTEM_NAMESPACE = "kube-system"
-
 
 _DEFAULT_MEMORY = frozenset({MemoryKind.DRAM, MemoryKind.PMEM})
 """High-bandwidth memory is scarce: only for those who ask for it. PMEM can mean CXL memory."""
@@ -64,17 +60,6 @@ class Classified(Struct, frozen=True, kw_only=True):
     """Its required and preferred rules, other than the weighted ones in `rules`."""
     preferences: Preferences = NO_PREFERENCES
     """What its annotations say, one value for all that say the same; its faults are `problems`."""
-
-
-class _Cpu(Struct, frozen=True, kw_only=True):
-    """The cpus that serve a container's request: their type, their number and the share."""
-
-    type: CpuType = CpuType.NORMAL
-    exclusive: int = 0
-    shared_milli: int = 0
-    isolation: Isolation = Isolation.NO
-    is_unlimited: bool = False
-    limit_milli: int | None = None
 
 
 class Classifier:
@@ -110,7 +95,7 @@ class Classifier:
         alike = self._alike(texts, container.name, pod.namespace, pod.qos)
         if alike is None:
             return self._classify(container)
-        cpu = classify_cpu(container, alike.preferences, config)
+        cpu = demanded_cpus(container, alike.preferences, config)
         cpu_class, _ = cpu_class_wish(container, alike.preferences, cpu.exclusive, config)
         return replace(
             alike,
@@ -157,7 +142,7 @@ class Classifier:
         return found
 
     def _demand(
-        self, request: Request, container: Container, cpu: _Cpu, cpu_class: str | None
+        self, request: Request, container: Container, cpu: CpuDemand, cpu_class: str | None
     ) -> Request:
         """A request with the amounts that its container asks for."""
         resources = container.resources
@@ -189,34 +174,15 @@ class Classifier:
         )
         placement, more = placement_rules(container, config)
         problems = (*problems, *more)
-        cpu = classify_cpu(container, preferences, config)
+        cpu = demanded_cpus(container, preferences, config)
         own = own_count(container, preferences, cpu.type)
         exclusive = own or cpu.exclusive
         cpu_class, class_problems = cpu_class_wish(container, preferences, exclusive, config)
-        kinds, cold_start_ns = self._memory_kinds(preferences)
         hints: tuple[Hint, ...] = ()
         if container.hints and self._machine is not None:
             hints, odd = hints_of(container, preferences, self._machine)
             problems = (*problems, *odd)
-        wishes = Request(
-            container_id=container.id,
-            qos=container.pod.qos,
-            burst_level=preferences.burst_level
-            or burst_level(config.unlimited_burstable, rules, placement),
-            awaits_friends=config.symmetric_affinity or awaits_friends(rules),
-            priority=self._priority(container, preferences),
-            smt=preferences.smt or SmtPreference.ANY,
-            hide_hyperthreads=preferences.hide_hyperthreads
-            or preferences.smt is SmtPreference.HIDE,
-            idle_level=preferences.idle_cpus,
-            memory_kinds=kinds,
-            cold_start_ns=cold_start_ns,
-            preserve_memory=preferences.preserve_memory,
-            interleaves_memory=preferences.memory is MemoryUse.INTERLEAVE,
-            hints=hints,
-            is_strict=preferences.strict_hints and bool(hints),
-            pick_by_hints=preferences.pick_by_hints,
-        )
+        wishes = self._wishes(container, preferences, rules, placement, hints)
         request = self._demand(wishes, container, cpu, cpu_class)
         if own or preferences.whole_cores:
             request = self._with_own_cpus(request, own, container, preferences)
@@ -243,10 +209,41 @@ class Classifier:
             preferences=replace(preferences, problems=()) if preferences.problems else preferences,
         )
 
+    def _wishes(
+        self,
+        container: Container,
+        preferences: Preferences,
+        rules: tuple[AffinityRule, ...],
+        placement: PlacementRules,
+        hints: tuple[Hint, ...],
+    ) -> Request:
+        """The request of a container without the amounts that it asks for."""
+        kinds, cold_start_ns = self._memory_kinds(preferences)
+        config = self._config
+        return Request(
+            container_id=container.id,
+            qos=container.pod.qos,
+            burst_level=preferences.burst_level
+            or burst_level(config.unlimited_burstable, rules, placement),
+            awaits_friends=config.symmetric_affinity or awaits_friends(rules),
+            priority=self._priority(container, preferences),
+            smt=preferences.smt or SmtPreference.ANY,
+            hide_hyperthreads=preferences.hide_hyperthreads
+            or preferences.smt is SmtPreference.HIDE,
+            idle_level=preferences.idle_cpus,
+            memory_kinds=kinds,
+            cold_start_ns=cold_start_ns,
+            preserve_memory=preferences.preserve_memory,
+            interleaves_memory=preferences.memory is MemoryUse.INTERLEAVE,
+            hints=hints,
+            is_strict=preferences.strict_hints and bool(hints),
+            pick_by_hints=preferences.pick_by_hints,
+        )
+
     def _with_own_cpus(
         self, request: Request, own: int, container: Container, preferences: Preferences
     ) -> Request:
-        isolation, is_annotated = _isolation(preferences, self._config)
+        isolation, is_annotated = wished_isolation(preferences, self._config)
         return with_own_cpus(
             request,
             own,
@@ -336,56 +333,3 @@ def _movable_kinds(nodes: Sequence[NumaNode]) -> frozenset[MemoryKind]:
         # Who asks for PMEM gets CXL memory where there is no other.
         found.add(MemoryKind.PMEM)
     return frozenset(found)
-
-
-def classify_cpu(container: Container, preferences: Preferences, config: Config) -> _Cpu:
-    """Whole cpus for itself, shares of others, from which cpus. The first rule that fits counts."""
-    milli = container.resources.cpu_request_milli
-    qos = container.pod.qos
-    if preferences.preserve_cpu or container.claimed is not None:
-        return _Cpu(type=CpuType.PRESERVE, shared_milli=milli)
-    is_reserved = preferences.prefer_reserved
-    if is_reserved is None:
-        is_reserved = _is_reserved_namespace(
-            container.pod.namespace, config.reserved_pool_namespaces
-        )
-    if is_reserved:
-        return _Cpu(type=CpuType.RESERVED, shared_milli=milli)
-    if qos is QosClass.BURSTABLE:
-        limit = container.resources.cpu_limit_milli
-        return _Cpu(shared_milli=milli, limit_milli=limit, is_unlimited=limit is None)
-    if qos is QosClass.BEST_EFFORT:
-        return _Cpu()
-    return _classify_guaranteed(milli, preferences, config)
-
-
-def _classify_guaranteed(milli: int, preferences: Preferences, config: Config) -> _Cpu:
-    whole, rest = divmod(milli, 1000)
-    shared = preferences.prefer_shared
-    wants_shared = config.prefer_shared_cpus if shared is None else shared.value
-    is_opted_out = shared is not None and not shared.value
-    # More than one cpu and a rest: mixed cpusets are only for those who ask for them.
-    if not whole or wants_shared or (whole > 1 and rest and not is_opted_out):
-        return _Cpu(shared_milli=milli)
-    isolation, is_annotated = _isolation(preferences, config)
-    if whole > 1 and not rest and not is_annotated:
-        # Isolated cpus are few: several of them only for those who say so themselves.
-        isolation = Isolation.NO
-    return _Cpu(exclusive=whole, shared_milli=rest, isolation=isolation)
-
-
-def _isolation(preferences: Preferences, config: Config) -> tuple[Isolation, bool]:
-    """Whether isolated cpus are wanted, and whether an annotation says so."""
-    chosen, is_required = preferences.isolated
-    if chosen is None:
-        return (Isolation.PREFERRED if config.prefer_isolated_cpus else Isolation.NO), False
-    if is_required:
-        return Isolation.REQUIRED, True
-    return (Isolation.PREFERRED if chosen.value else Isolation.NO), True
-
-
-@lru_cache(maxsize=1024)
-def _is_reserved_namespace(namespace: str, globs: tuple[str, ...]) -> bool:
-    return namespace == SYSTEM_NAMESPACE or any(
-        compile_glob(glob).matches(namespace) for glob in globs
-    )

@@ -16,7 +16,7 @@ from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
 from .judging.judgement import Judgement
 from .judging.restriction import Restriction
-from .narrowing import standing_cpus
+from .openings.narrowing import standing_cpus
 
 
 def held_back(
@@ -132,13 +132,13 @@ def homeless(books: Books) -> tuple[Grant, ...]:
     # Of a pool that has cpus left, the grants that have not all of them.
     pools = {PoolId(number) for number, free in enumerate(ledger.free_sharable) if not free}
     pools.update(ledger.counted(one).pool_id for one in ledger.narrowed.ids)
-    return tuple(
-        grant
-        for pool_id in sorted(pools)
-        for free in (ledger.free_sharable[pool_id],)
-        for grant in ledger.sharing(pool_id).values()
-        if not (free if grant.within is None else (free | reserved) & grant.within.mask)
-    )
+    found: list[Grant] = []
+    for pool_id in sorted(pools):
+        free = ledger.free_sharable[pool_id]
+        for grant in ledger.sharing(pool_id).values():
+            if not (free if grant.within is None else (free | reserved) & grant.within.mask):
+                found.append(grant)
+    return tuple(found)
 
 
 def wider_place(judgement: Judgement, grant: Grant, books: Books) -> Grant | None:

@@ -13,15 +13,15 @@ from ..memory.memory_choice import ZoneSummary
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import Request
-from .breaking import degraded
 from .growth import reserved_region
 from .hint_demand import pick_by_hints, suitable_cpus
 from .judging.judge import Judge
 from .judging.judgement import OWNERS_MAX, Judgement
 from .lifting import Lift, make_room
 from .lineup import Lineup
-from .narrowing import find_narrowings
-from .openings import Openings, OpeningSearch
+from .openings.breaking import degraded
+from .openings.narrowing import find_narrowings
+from .openings.openings import Openings, OpeningSearch
 from .pool_choice import Chooser, Facts, within_rules
 
 ROOM_MADE: Final = "room_made"

@@ -15,14 +15,14 @@ from ..model.request import CpuType, Isolation, Request
 from ..pools.pool_tree import Pool, PoolTree
 from .hint_demand import objection
 from .lineup import MILLI, Demand, Lineup
-from .openings import Openings
+from .openings.openings import Openings
 from .rank import Column, Contest, choose
 
 ONLY_CANDIDATE: Final = "only_candidate"
 """What decides where there is no second pool to compare with."""
 
 _BURST_LEVELS: Final = {level: number for number, level in enumerate(BurstLevel, start=1)}
-_NO_ZONE: Final = ZoneSummary(0, 0, False, False, False)
+_NO_ZONE: Final = ZoneSummary(0, 0, is_exact=False)
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -64,10 +64,6 @@ class Chooser:
             CpuPriority.NORMAL: classes.normal,
             CpuPriority.LOW: classes.low,
         }
-
-    def rank(self, request: Request, ledger: Ledger, facts: Facts) -> Ranking:
-        """The best pool for a request. O(pools)."""
-        return self.best(self.lineup(request, ledger, facts))
 
     def lineup(self, request: Request, ledger: Ledger, facts: Facts) -> Lineup:
         """All pools as candidates for a request, as far as no rules are asked. O(pools)."""

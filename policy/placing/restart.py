@@ -1,4 +1,4 @@
-"""Plans for containers that restart: the place they had, or the best one there is by now."""
+"""Plans for containers that restart: the place they had, or the best one that is left."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -126,7 +126,7 @@ class RestartPlacer:
     def plan_back(
         self, request: Request, last: LastPlace, judgement: Judgement | None, failure: Failure
     ) -> Placement | Failure:
-        """The grant that a container held before its restart, though that is too much by now.
+        """The grant that a container held before its restart, though that is too much today.
 
         Nothing but others' own cpus refuses it, and rules that keep containers apart, unless they
         are of residents beside whom they did not hold then either. `failure`: why it is nowhere

@@ -6,7 +6,7 @@ subtree are the ids `first..id` and the root has the highest id.
 
 import enum
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -110,6 +110,13 @@ class PoolTree(Struct, frozen=True, kw_only=True):
                 return one
         return self.root.id
 
+    def meetings(self, regions: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """Pairs of some sets of cpus and the pools that may have some of each, ascending."""
+        for cpus in regions:
+            holding = self.holding(cpus)
+            yield from ((cpus, one) for one in self.subtree(holding))
+            yield from ((cpus, one) for one in self.ancestors[holding])
+
     def smallest_holding(self, cpus: CpuSet) -> Pool:
         """The deepest pool with all these cpus; the root if none has. O(depth x children)."""
         pool, mask, masks = self.root, cpus.mask, self.masks
@@ -200,11 +207,10 @@ def _add_numa_or_l3(machine: Machine, parent: Branch) -> None:
 
 
 def _add_l3(machine: Machine, parent: Branch) -> None:
-    groups = [group for group in machine.l3_groups if group <= parent.cpus]
+    groups = [group for group in _whole_l3_groups(machine, parent.cpus) if group <= parent.cpus]
     if len(groups) < 2:
         return
-    ids = {cache.cpus: cache.id for cache in machine.caches if cache.level == 3}
-    named = [(ids.get(group), group) for group in groups]
+    named = [(machine.l3_ids.get(group), group) for group in groups]
     if None in {one for one, _ in named} or len({one for one, _ in named}) < len(named):
         named = list(enumerate(groups))
     taken = CpuSet()
@@ -213,6 +219,29 @@ def _add_l3(machine: Machine, parent: Branch) -> None:
             taken |= group
             name = f"{parent.name}/L3 cache #{cache_id}"
             parent.children.append(Branch(name, PoolKind.L3, group))
+
+
+def _whole_l3_groups(machine: Machine, among: CpuSet) -> list[CpuSet]:
+    """The L3 groups that have some of these cpus, those that divide a core as one.
+
+    Threads of a core may have a cache for some of them each. A pool has whole cores: else two
+    containers that seem to be apart would share one.
+    """
+    # Groups of a machine that was written by hand may name cpus that are offline: they have no core.
+    groups = [group & machine.online for group in machine.l3_groups if not group.isdisjoint(among)]
+    core_of = machine.core_of
+    if all(core_of[cpu] <= group for group in groups for cpu in group):
+        return groups
+    found: list[CpuSet] = []
+    for group in groups:
+        for cpu in group:
+            group |= core_of[cpu]
+        apart = [one for one in found if one.isdisjoint(group)]
+        for one in found:
+            if not one.isdisjoint(group):
+                group |= one
+        found = [*apart, group]
+    return sorted(found, key=lambda one: one.lowest)
 
 
 def number_branches(root: Branch, machine: Machine, supply: Supply) -> PoolTree:
@@ -279,6 +308,7 @@ class _MemoryMap:
 
     def __init__(self, machine: Machine, supply: MemorySupply) -> None:
         self._machine = machine
+        self._cpus = [(node.id, node.cpus.mask) for node in machine.numa_nodes]
         self._with_memory = [
             node
             for node in machine.numa_nodes
@@ -299,13 +329,14 @@ class _MemoryMap:
 
     def near(self, cpus: CpuSet) -> Mapping[MemoryKind, NodeSet]:
         """The nodes of these cpus and the memory-only nodes nearest to one of them."""
-        own = NodeSet.collect(
-            node.id for node in self._machine.numa_nodes if not node.cpus.isdisjoint(cpus)
-        )
+        # On plain masks: this is asked for each pool and each node.
+        mask = cpus.mask
+        own = NodeSet.collect(node_id for node_id, of_node in self._cpus if of_node & mask)
         near = [
             node
             for node in self._with_memory
-            if node.id in own or (not node.cpus and not self._nearest[node.id].isdisjoint(own))
+            if own.mask >> node.id & 1
+            or (not node.cpus and not self._nearest[node.id].isdisjoint(own))
         ]
         return _by_kind(near or self._nearest_memory(own))
 

@@ -99,6 +99,9 @@ class AffinityIndex:
     def __len__(self) -> int:
         return len(self._residents) + len(self._unfiled)
 
+    def __contains__(self, container_id: ContainerId) -> bool:
+        return container_id in self._unfiled or container_id in self._residents
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is kept, not even of what has been removed."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ...topology.sets.base_errors import quoted
 from ..annotations.annotation_keys import RESOURCES_KEY, domain_of
@@ -109,7 +109,7 @@ class CentralRules:
         labels = {key: one for key, one in pod.labels.items() if key != LOAD_LABEL}
         if name is not None:
             labels[LOAD_LABEL] = name
-        return replace(container, pod=replace(pod, labels=labels))
+        return structs.replace(container, pod=structs.replace(pod, labels=labels))
 
     def _annotated(self, container: Container) -> Container:
         pod, before = container.pod, {one.key for one in container.given}
@@ -118,7 +118,9 @@ class CentralRules:
         if given == container.given:
             return container
         annotations = own | {one.key: one.value for one in given}
-        return replace(container, pod=replace(pod, annotations=annotations), given=given)
+        return structs.replace(
+            container, pod=structs.replace(pod, annotations=annotations), given=given
+        )
 
     def _given(self, container: Container, own: Mapping[str, str]) -> Iterator[GivenAnnotation]:
         authored = read_annotations(own)

@@ -95,6 +95,13 @@ class Pulls:
                 continue
             indexes = self._domains.indexes(level, cpus)
             pulling, found = indexes & self._pulling[level], 0
+            if pulling.bit_count() < len(weights):
+                # Containers of many rules draw with as many weights, and most parts are small.
+                of_level, weights = self._weights[level], ()
+                while pulling:
+                    bit = pulling & -pulling
+                    found += of_level[bit.bit_length() - 1]
+                    pulling ^= bit
             for weight, some in weights if pulling else ():
                 found += weight * (pulling & some).bit_count()
             total += found * SCALE // indexes.bit_count()

@@ -36,6 +36,9 @@ class Residents:
     def __len__(self) -> int:
         return len(self._places)
 
+    def __contains__(self, container_id: ContainerId) -> bool:
+        return container_id in self._places
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is kept, not even of what has been removed."""

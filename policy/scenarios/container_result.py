@@ -36,7 +36,7 @@ def container_result(one: Running, runtime: Runtime, engine: Engine | None) -> C
 
 
 def _pool_of(one: Running, engine: Engine | None) -> str:
-    """The pool a container is in by now; it may have been lifted since the decision."""
+    """The pool a container is in at present; it may have been lifted since the decision."""
     if one.grant is None or engine is None:
         return one.decision.pool if one.decision else ""
     return engine.tree.pools[one.grant.pool_id].name

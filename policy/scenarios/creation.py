@@ -1,9 +1,8 @@
 """Pods and containers as a runtime creates them from specifications."""
 
-from dataclasses import replace
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NO_CPUS
@@ -11,7 +10,7 @@ from ..annotations.annotation_budget import admit
 from ..annotations.cpu_claims import claimed_cpus
 from ..annotations.resource_annotation import refined_resources
 from ..hints.hint_text import annotated_hints
-from ..manifests.manifest import ContainerSpec, PodSpec
+from ..manifests.pod_spec import ContainerSpec, PodSpec
 from ..model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from ..model.cpuset_conflicts import foreign_pin_problem, system_partition_problem
 from ..model.kubelet_resources import LinuxResources, as_told, estimate, linux_resources, merge
@@ -56,7 +55,7 @@ def created_pod(spec: PodSpec, serial: int) -> Pod:
         # Huge pages are told of single containers, never of a pod.
         resources=None
         if spec.resources is None
-        else replace(as_told(spec.resources, spec.qos), hugepage_bytes={}),
+        else structs.replace(as_told(spec.resources, spec.qos), hugepage_bytes={}),
     )
 
 
@@ -90,10 +89,12 @@ def created_container(
         claimed = NO_CPUS
         foreign = foreign_pin_problem(container.path, spec.placed_on, has_claims=False)
         problems = (*problems, foreign)
-    container = replace(container, resources=resources, cpus=spec.placed_on, claimed=claimed)
+    container = structs.replace(
+        container, resources=resources, cpus=spec.placed_on, claimed=claimed
+    )
     if not reads_test_hints:
         return container, problems
-    return replace(container, hints=annotated_hints(container)[0]), problems
+    return structs.replace(container, hints=annotated_hints(container)[0]), problems
 
 
 def resized(container: Container, asked: Resources, memory: NodeMemory) -> Resources:
@@ -102,7 +103,7 @@ def resized(container: Container, asked: Resources, memory: NodeMemory) -> Resou
     The kubelet does not write anew who is to be killed first.
     """
     qos, before = container.pod.qos, container.resources
-    after = replace(_written(asked, asked, qos, memory), oom_score_adj=None)
+    after = structs.replace(_written(asked, asked, qos, memory), oom_score_adj=None)
     linux = merge(_written(before, before, qos, memory), after)
     return estimate(linux, qos, memory.total_bytes)
 
@@ -113,4 +114,4 @@ def _written(
     """What the kubelet writes for a container that shows these resources, and has these itself."""
     linux = linux_resources(resources, qos, memory.total_bytes)
     entries = memory_entries(own, qos, memory.total_bytes, memory.qos)
-    return replace(linux, memory_request_bytes=protected_bytes(entries))
+    return structs.replace(linux, memory_request_bytes=protected_bytes(entries))

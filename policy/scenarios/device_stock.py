@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from ...topology.model.machine import IoDevice
 from ...topology.sets.cpuset import NO_NODES, NodeSet
 from ..annotations.preferences import parse_preferences
@@ -57,7 +59,7 @@ class DeviceStock:
             what = "the places of the kubelet's devices do not count on this node"
             problems.append(_advice(container, ", ".join(wanted), what, _FIX))
             hints = []
-        return replace(container, hints=(*container.hints, *hints)), tuple(problems)
+        return structs.replace(container, hints=(*container.hints, *hints)), tuple(problems)
 
     def claimed(
         self, container: Container, claims: Mapping[str, int], gpus: Sequence[int] = ()
@@ -75,7 +77,7 @@ class DeviceStock:
         for number in gpus:
             found = [one for one in self._devices if one.name == f"{NVIDIA}{number}"]
             hints.extend(_located(one, HintOrigin.DEVICE) for one in found)
-        return replace(container, hints=(*container.hints, *hints)), tuple(problems)
+        return structs.replace(container, hints=(*container.hints, *hints)), tuple(problems)
 
     def beside(self, container: Container) -> tuple[Container, tuple[Problem, ...]]:
         """The container with hints of the device that it wants to be near, whoever has that.
@@ -90,7 +92,7 @@ class DeviceStock:
         if not hints:
             what = "the machine has no such device: placed as without it"
             return container, (_advice(container, f"near-device {device}", what),)
-        return replace(container, hints=(*container.hints, *hints)), ()
+        return structs.replace(container, hints=(*container.hints, *hints)), ()
 
     def _take(
         self, container: Container, resource: str, count: int, problems: list[Problem]

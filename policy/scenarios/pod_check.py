@@ -26,10 +26,13 @@ from ..configuration.config import (
 )
 from ..engine.engine import Engine
 from ..manifests.annotation_lint import Finding, WrittenPod
-from ..manifests.manifest import PodSpec, pod_of
+from ..manifests.manifest import pod_of
+from ..manifests.pod_spec import PodSpec
 from ..manifests.rules_between_pods import CountDomains, ReviewedPod, rules_between
 from ..model.container import Container
 from ..model.grant import Refusal
+from ..pens.pen_name import wished_pen
+from ..pens.pen_slices import unheeded_cold_start
 from ..placing.classifier import Classifier, grave_problems
 from ..pools.domains import Domains
 from ..pools.pool_labels import pool_labels
@@ -81,7 +84,7 @@ class PodCheck:
         A pod that cannot be read is passed over: that has been said. So is an object of a name that
         another one before it has: both never run in one cluster.
         """
-        first: dict[tuple[str, str, str], TextNode] = {}
+        first: dict[tuple[str, ...], TextNode] = {}
         readable: list[WrittenPod] = []
         pods: list[ReviewedPod] = []
         config = self._config or Config()
@@ -135,7 +138,11 @@ class PodCheck:
         classifier = Classifier(config, machine=self._machine, problems_max=sys.maxsize)
         for container in containers:
             yield from classifier.classify(container).problems
-            yield from self._idle_hints(container, parse_preferences(container))
+            preferences = parse_preferences(container)
+            yield from self._idle_hints(container, preferences)
+            pen = wished_pen(container, preferences)
+            if pen is not None and preferences.cold_start_ns:
+                yield unheeded_cold_start(container, is_group=pen.is_group)
         yield from unmatched_rules(containers, is_symmetric=config.symmetric_affinity)
         for container in containers:
             yield from placement_rules(container, config)[1]

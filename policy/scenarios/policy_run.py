@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from ...topology.made.online_cpus import with_online
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
@@ -14,7 +16,7 @@ from ..configuration.config import Config
 from ..configuration.config_text import CheckedConfig, config_from_values
 from ..engine.engine import Engine
 from ..hints.hint_text import TEST_APIS
-from ..manifests.manifest import ContainerSpec
+from ..manifests.pod_spec import ContainerSpec
 from ..model.container import Container, ContainerId
 from ..model.cpuset_conflicts import (
     NO_MANAGERS,
@@ -246,7 +248,7 @@ class PolicyRun:
         assert one is not None, name
         del self._runtime.running[one.container.id]
         for instance in sorted(instances, key=lambda each: each.created_at):
-            container = replace(
+            container = structs.replace(
                 one.container,
                 id=ContainerId(instance.id),
                 created_at=instance.created_at,

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from ..engine.engine import Engine
 from ..tuning.interrupts import Interrupt
-from .evaluator import evaluate
-from .evaluator_tables import Function, Value
+from .expressions.evaluator import evaluate
+from .expressions.evaluator_tables import Function, Value
 from .scenario_facts import FACT_FUNCTIONS, MachineNames, classes_of, fact_names, served_by, zones
 from .simulated_runtime import Running, Runtime
 from .speed_select_facts import RESOURCES, published, speed_select_functions

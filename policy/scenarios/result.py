@@ -111,7 +111,7 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
     spare: tuple[SpareSupply, ...] = ()
     """By pool id, what is left of each pool."""
     refusals: tuple[RefusedContainer, ...] = ()
-    """Also of containers that are gone by now."""
+    """Also of containers that are gone."""
     quality: PlacementQuality | None = None
     """How far the weights are satisfied; None where no container wishes anything of another."""
     diff: NodeDiff | None = None

@@ -53,7 +53,7 @@ class RunningNode(Struct, frozen=True, kw_only=True):
 
 
 def node_diff(node: RunningNode, engine: Engine) -> NodeDiff:
-    """The containers that came to a node, went, or are elsewhere by now, each by its path."""
+    """The containers that came to a node, went, or are elsewhere now, each by its path."""
     before, after = _places(node.before), _places(engine.snapshot())
     return NodeDiff(
         added={path: after[path] for path in sorted(after.keys() - before.keys())},

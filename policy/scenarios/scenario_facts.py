@@ -14,7 +14,7 @@ from ..engine.engine import Engine
 from ..pools.pool_tree import Pool
 from ..tuning.effects import Hardware, KnobKind, effects
 from ..tuning.interrupts import Interrupt
-from .evaluator_tables import Function, Value, brief, elements
+from .expressions.evaluator_tables import Function, Value, brief, elements
 
 _NAME_PARTS: Final = re.compile(r"[^0-9]*")
 
@@ -118,7 +118,7 @@ def fact_names(
 def served_by(
     engine: Engine | None, interrupts: Sequence[Interrupt], names: MachineNames
 ) -> Mapping[str, Value]:
-    """The cpus that serve an interrupt by now, by any part of its description."""
+    """The cpus that serve an interrupt at present, by any part of its description."""
     served = {one.number: one.affinity for one in interrupts}
     if engine is not None:
         found = effects(engine.snapshot().occupancy(), Hardware(interrupts=tuple(interrupts)))
@@ -151,7 +151,7 @@ def classes_of(engine: Engine | None, names: Value) -> Value:
 
 
 def zones(engine: Engine) -> Value:
-    """Resources of each pool by now, by name, as the zones of a NodeResourceTopology show them."""
+    """Resources of each pool by its name, as the zones of a NodeResourceTopology show them."""
     taken = CpuSet()
     for grant in engine.grants.values():
         taken |= grant.exclusive

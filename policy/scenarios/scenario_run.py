@@ -1,14 +1,15 @@
 """One scenario on its way: the policy's engine, a simulated runtime, verdicts on expectations."""
 
-from dataclasses import replace
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from ..configuration.config import Config
 from ..configuration.config_text import CheckedConfig
 from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
 from ..engine.rebalance.plan import placement_quality
-from ..manifests.manifest import ContainerSpec
+from ..manifests.pod_spec import ContainerSpec
 from ..model.container import Container, ContainerId, ContainerState, Pod
 from ..model.grant import Grant, Refusal
 from ..model.kubelet_resources import as_told
@@ -16,7 +17,7 @@ from ..text.errors import Problem
 from ..tuning.scheduling import scheduling_values
 from .container_result import container_result
 from .creation import NodeMemory, created_container, created_pod, resized
-from .evaluator_tables import Value
+from .expressions.evaluator_tables import Value
 from .policy_run import PolicyRun
 from .present import Present
 from .result import ContainerResult, ScenarioResult
@@ -75,7 +76,7 @@ class ScenarioRun:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Sentences that operators were told by now: at starts, and of containers."""
+        """Sentences that operators were told so far: at starts, and of containers."""
         return (*self.policy.warnings, *map(str, self.verdicts.remarks))
 
     def take_over(self, node: RunningNode) -> None:
@@ -144,7 +145,7 @@ class ScenarioRun:
             self.verdicts.note(sentence)
 
     def result(self, scenario_id: str, topology: str) -> ScenarioResult:
-        """The state by now and the verdicts so far."""
+        """The present state and the verdicts so far."""
         self._refresh()
         running = list(self.runtime.by_key().values())
         keys = keys_of(

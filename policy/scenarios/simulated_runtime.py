@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NO_NODES, CpuSet, NodeSet
@@ -124,7 +126,7 @@ class Runtime:
                 self.updates += 1
 
     def refresh(self, engine: Engine) -> None:
-        """Note what each container holds by now."""
+        """Note what each container holds at present."""
         grants, decisions, known = engine.grants, engine.decisions, engine.containers
         for container_id, one in self.running.items():
             one.grant = grants.get(container_id)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from ..configuration.config import Config
 from ..configuration.config_text import CheckedConfig
-from ..manifests.manifest import PodSpec
+from ..manifests.pod_spec import PodSpec
 from .result import ScenarioResult
 from .running_node import RunningNode
 from .scenario_file import Scenario, Topology

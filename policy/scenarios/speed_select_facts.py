@@ -8,7 +8,7 @@ from ...topology.model.machine import Machine
 from ..engine.engine import Engine
 from ..tuning.clos_plan import ClosId
 from ..tuning.speed_select_plan import extended_resources
-from .evaluator_tables import Function, Value
+from .expressions.evaluator_tables import Function, Value
 from .scenario_facts import set_ids
 
 RESOURCES: Final = "extended_resources"
@@ -32,7 +32,7 @@ def published(engine: Engine | None) -> Mapping[str, Value]:
 
 
 def speed_select_functions(engine: Engine | None) -> Mapping[str, Function]:
-    """`clos` of cpus and `clos_freq` of a class of service, as set by now or else as found."""
+    """`clos` of cpus and `clos_freq` of a class of service, as set already or else as found."""
 
     def clos(cpus: Value) -> Value:
         wanted = set_ids(cpus)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from ...topology.sets.cpuset import CpuSet
-from ..manifests.manifest import ContainerSpec, PodSpec
+from ..manifests.pod_spec import ContainerSpec, PodSpec
 from ..model.container import ContainerState, Resources
 from ..model.cpuset_conflicts import NO_MANAGERS, KubeletManagers
 

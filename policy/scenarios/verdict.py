@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 
 from ..text.errors import Problem
-from .evaluator import EvaluatorError
-from .evaluator_tables import Value, brief
+from .expressions.evaluator import EvaluatorError
+from .expressions.evaluator_tables import Value, brief
 from .result import Expectation, RefusedContainer, Skipped
 
 Evaluate = Callable[[str], Value]
@@ -61,17 +61,17 @@ class Verdicts:
         try:
             value = evaluate(expression)
         except EvaluatorError as error:
-            self._judge(expression, False, str(error))
+            self._judge(expression, holds=False, error=str(error))
             return
         wrong = None if isinstance(value, bool) else f"is {brief(value)}, neither true nor false"
-        self._judge(expression, value is True, wrong)
+        self._judge(expression, holds=value is True, error=wrong)
 
     def remembered(self, name: str, expression: str, evaluate: Evaluate) -> Value:
         """The value to remember; an expectation that does not hold where there is none."""
         try:
             return evaluate(expression)
         except EvaluatorError as error:
-            self._judge(f"{name} = {expression}", False, str(error))
+            self._judge(f"{name} = {expression}", holds=False, error=str(error))
             return None
 
     def expect_error(self, name: str, expected: str, error: str) -> None:
@@ -88,9 +88,9 @@ class Verdicts:
             why = None if holds else (error or "there was no error")
         except re.error as caught:
             holds, why = False, f"not a regular expression: {caught}"
-        self._judge(f"{name}: {expected}", holds, why)
+        self._judge(f"{name}: {expected}", holds=holds, error=why)
 
-    def _judge(self, expression: str, holds: bool, error: str | None) -> None:
+    def _judge(self, expression: str, *, holds: bool, error: str | None) -> None:
         self.expectations.append(
             Expectation(step=self.step, expression=expression, holds=holds, error=error)
         )

@@ -35,14 +35,12 @@ class GlobSet:
         "making_steps",
         "odd",
         "parts",
-        "patterns",
         "tails",
     )
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         """All patterns are well-formed."""
         exact, heads, tails, parts, odd = _by_stars(patterns)
-        self.patterns = patterns
         self.exact = frozenset(exact)
         """The patterns without any star."""
         self.heads = tuple(heads)

@@ -116,10 +116,10 @@ def document_of(node: TextNode, source: str) -> Document:
         return _document(ParsedValue(None, {}, (error.fault,)), source)
 
 
-def faulty_document(source: str, line: str, path: Path = ()) -> Document:
+def faulty_document(source: str, line: str) -> Document:
     """A document of which nothing can be read, for the reason in a line."""
     place = Place(source=source)
-    return Document({}, {(): place}, (TextFault(place=place, path=path, line=line),))
+    return Document({}, {(): place}, (TextFault(place=place, path=(), line=line),))
 
 
 class ParsedValue(Struct, frozen=True):

@@ -56,11 +56,6 @@ class TextScalar(NamedTuple):
         return not self.style and self.tag is None
 
     @property
-    def is_literal(self) -> bool:
-        """Whether it is a `|` block."""
-        return self.style == "|"
-
-    @property
     def is_null(self) -> bool:
         """Whether YAML reads it as nothing."""
         return self.value in NULLS and self.is_plain

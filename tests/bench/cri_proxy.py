@@ -19,7 +19,7 @@ import click
 import psutil
 
 from pinfold.nri.embedded.cri_kubelet import CriKubelet
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 from tests.bench.timings import percentile_ms
 

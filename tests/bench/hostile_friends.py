@@ -29,7 +29,7 @@ _FRIENDS: Final[Mapping[str, tuple[int, ...]]] = {
     "the whole machine": (2700,),
 }
 """What friends ask for in turn, in milli-cpus; whole cpus are their own."""
-_NEWCOMERS: Final = (0, 500, 3000, 17_000)
+_NEWCOMERS: Final = (0, 500, 2000, 3000, 17_000)
 _ROW: Final = "{:<20}{:<6}{:<24}{:>7}{:>9}{:>9}{:>9}{:>9}{:>7}"
 
 
@@ -41,6 +41,7 @@ def _rules(level: str) -> Mapping[str, Mapping[str, str]]:
     """Annotations by what they ask for."""
     everybody = _about(level, app="friend")
     thirds = [_about(level, third=str(one)) for one in range(3)]
+    all_levels = [_about(one, third=str(n % 3)) for n, one in enumerate(("numa", *_LEVELS, level))]
     fails = {"on-unsatisfiable.pinfold.dev/pod": "fail"}
     return {
         "beside": text(near([everybody])),
@@ -50,6 +51,7 @@ def _rules(level: str) -> Mapping[str, Mapping[str, str]]:
         "beside and apart": text(near([everybody]), apart(thirds[:1])),
         "several of both": text(near([everybody, *thirds]), apart([everybody, *thirds])),
         "beside, and better so": text(preferred(thirds), near([everybody])),
+        "of all levels": text(near(all_levels), apart([_about("l3", third="2")])),
     }
 
 

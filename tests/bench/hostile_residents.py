@@ -26,7 +26,7 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 from tests.bench.hostile_shapes import CONTAINER, Shape, shapes
 from tests.bench.peer import Peer

@@ -5,9 +5,11 @@ patient search finds for the same containers.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
+
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine

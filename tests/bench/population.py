@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pinfold.nri.embedded.kubelet import stable_id
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec, qos_class
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec, qos_class
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from tests.bench.sizes import RuleKind, Size
 

@@ -12,7 +12,7 @@ from pinfold.nri.embedded.runtime_dialects import split_synchronize
 from pinfold.policy.annotations import annotations, preferences
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.manifests.manifest import PodSpec
+from pinfold.policy.manifests.pod_spec import PodSpec
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.rules import affinity
 from pinfold.policy.text.text_cache import TextCache

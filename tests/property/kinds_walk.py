@@ -5,12 +5,12 @@ classes, idle cpus, annotations by central rule, rules between containers, pods 
 restarts in place, moves, and looks at rules that are required during execution.
 """
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from pinfold.policy.annotations.annotation_keys import OWN_DOMAIN
 from pinfold.policy.configuration.affinity_fields import AntiAffinityLimits
@@ -80,7 +80,7 @@ class KindsWalk(PenWalk):
         container = super().new_container()
         draw = self.random
         if draw.random() < 0.04:
-            container = dataclasses.replace(container, name=EPHEMERAL)
+            container = structs.replace(container, name=EPHEMERAL)
         if draw.random() < 0.2:
             node = draw.choice(self.machine.numa_nodes).id
             hint = Hint(
@@ -88,11 +88,11 @@ class KindsWalk(PenWalk):
                 origin=draw.choice((HintOrigin.DEVICE, HintOrigin.POD_RESOURCES, HintOrigin.CLAIM)),
                 numa_nodes=NodeSet.collect((node,)),
             )
-            container = dataclasses.replace(container, hints=(hint,))
+            container = structs.replace(container, hints=(hint,))
         if draw.random() < 0.04:
             count = draw.randrange(1, 3)
             cpus = CpuSet.collect(draw.sample(list(self.full.online), count))
-            container = dataclasses.replace(container, claimed=cpus)
+            container = structs.replace(container, claimed=cpus)
         return container
 
     def annotations(self) -> dict[str, str]:
@@ -170,7 +170,7 @@ class KindsWalk(PenWalk):
         followers = self.engine.stop(container_id)
         self.apply(followers)
         self.count += 1
-        again = dataclasses.replace(container, id=ContainerId(f"{container_id}-{self.count}"))
+        again = structs.replace(container, id=ContainerId(f"{container_id}-{self.count}"))
         decision = self.engine.create(again)
         self.told(decision)
         if isinstance(decision.result, Refusal):
@@ -202,7 +202,7 @@ class KindsWalk(PenWalk):
         assert size is not None
         milli = 1000 * self.random.choice((1, 2, 3, 4, 6))
         limit = milli if pod.qos is QosClass.GUARANTEED else milli + 1000
-        larger = dataclasses.replace(size, cpu_request_milli=milli, cpu_limit_milli=limit)
+        larger = structs.replace(size, cpu_request_milli=milli, cpu_limit_milli=limit)
         before = dict(self.kernel)
         self.take_size(pod, larger, before)
         if self.random.random() < 0.3:

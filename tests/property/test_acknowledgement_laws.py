@@ -85,7 +85,7 @@ class Books:
             [(books.wanted(one), books.acknowledged(one)) for one in NAMES],
             [books.due(stage, now) for stage in Stage],
             [books.next_due(can_tell=can_tell) for can_tell in (True, False)],
-            (books.looks(), books.counts(), books.problems()),
+            (books.looks(), books.counts()),
         )
 
 

@@ -1,8 +1,7 @@
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
 from pinfold.policy.rules import affinity_index, symmetric_rules

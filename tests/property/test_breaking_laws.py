@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pinfold.policy.model.container import ContainerId
-from pinfold.policy.placing.breaking import degraded
 from pinfold.policy.placing.judging.judgement import Judgement
 from pinfold.policy.placing.judging.restriction import Restriction
-from pinfold.policy.placing.openings import OpeningSearch
+from pinfold.policy.placing.openings.breaking import degraded
+from pinfold.policy.placing.openings.openings import OpeningSearch
 from pinfold.topology.model.machine import Level
 from tests.property.test_openings import SPECS, Scene
 

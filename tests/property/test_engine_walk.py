@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.adoption import Advice
@@ -131,7 +132,7 @@ class Walk:
         container = self.newcomer()
         if self.random.random() < 0.5:
             cpus = self.random.sample(list(self.machine.online), 1)
-            container = dataclasses.replace(container, cpus=CpuSet.collect(cpus))
+            container = structs.replace(container, cpus=CpuSet.collect(cpus))
         before = self.engine.decisions
         others = {one: before[one] for one in self.running}
         states = {one: self.engine.containers[one].state for one in self.running}
@@ -175,7 +176,7 @@ class Walk:
             assert decision.pinning == before, "a refused resize changes nothing"
             assert not decision.changes
         else:
-            self.running[container_id] = dataclasses.replace(container, resources=resources)
+            self.running[container_id] = structs.replace(container, resources=resources)
             self.kernel[container_id] = decision.pinning
 
     def warm_up(self) -> None:
@@ -210,7 +211,7 @@ class Walk:
             return
         self.engine = Engine(self.machine, self.config)
         listed = [
-            dataclasses.replace(one, cpus=self.kernel[key].cpus, mems=self.kernel[key].mems)
+            structs.replace(one, cpus=self.kernel[key].cpus, mems=self.kernel[key].mems)
             for key, one in self.running.items()
         ]
         if listed and self.random.random() < 0.2:

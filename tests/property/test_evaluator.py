@@ -3,8 +3,8 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.scenarios.evaluator import EvaluatorError, evaluate
-from pinfold.policy.scenarios.evaluator_tables import Record, Value
+from pinfold.policy.scenarios.expressions.evaluator import EvaluatorError, evaluate
+from pinfold.policy.scenarios.expressions.evaluator_tables import Record, Value
 
 NAMES: dict[str, Value] = {
     "cpus": {"a": frozenset({"cpu0", "cpu1"}), "b": frozenset({"cpu1"})},
@@ -45,6 +45,8 @@ SHAPES = [
     "set({0})", "sorted({0})", "range({0}, {1})", "sum({0})", "max({0}, {1})",
     "set.union({0}, {1})", "{0}.union({1})", "{0}.get({1})", "{0}.split({1})", "{0}.items()",
     "disjoint_sets({0}, *{1})",
+    "{0}[{1}:]", "{0}[:{1}]", "{0}[::{1}]", "({0} is {1})", "zip({0}, {1})", "enumerate({0}, {1})",
+    "reversed({0})", "{0}.join({1})", "{0}.count({1})",
     "int({0})", "str({0})", "list({0})", "tuple({0})", "f'{{{0}}}'", "{0}.name", "all({0})",
 ]  # fmt: skip
 

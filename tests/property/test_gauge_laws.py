@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.gauges.gauge import Sample
-from pinfold.policy.engine.gauges.gauge_reader import read_gauges
+from pinfold.policy.engine.gauges.gauge_reader import GaugeReader
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
@@ -67,7 +67,7 @@ def key(sample: Sample) -> tuple[tuple[str, str], ...]:
 
 
 def agree(engine: Engine) -> None:
-    gauges = {one.name: one for one in read_gauges(engine.snapshot(), {})}
+    gauges = {one.name: one for one in GaugeReader().read(engine.snapshot(), {})}
     pools, grants = engine.tree.pools, engine.grants
     for gauge in gauges.values():
         assert len({key(one) for one in gauge.samples}) == len(gauge.samples), gauge.name
@@ -117,7 +117,7 @@ def test_gauges_agree_with_what_is_granted(
     machine: Machine, newcomers: list[Container], random: Random
 ) -> None:
     engine = Engine(machine, Config(reserved_resources=Amounts(cpu="cpuset:0")))
-    empty = [*read_gauges(engine.snapshot(), {})]
+    empty = [*GaugeReader().read(engine.snapshot(), {})]
     for newcomer in newcomers:
         engine.create(newcomer)
         agree(engine)
@@ -126,7 +126,9 @@ def test_gauges_agree_with_what_is_granted(
     for container_id in order:
         engine.remove(container_id)
         agree(engine)
-    assert [*read_gauges(engine.snapshot(), {})] == empty, "nothing is left of those who are gone"
+    assert [*GaugeReader().read(engine.snapshot(), {})] == empty, (
+        "nothing is left of those who are gone"
+    )
 
 
 @pytest.mark.parametrize("machine", WALKED.values(), ids=WALKED)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.hints.hint_place import resolve
-from pinfold.policy.hints.hint_score import cpu_score, scores
+from pinfold.policy.hints.hint_score import scores
 from pinfold.policy.hints.hint_text import annotated_hints
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.model.hint import Hint, HintOrigin
@@ -44,7 +44,7 @@ def test_scores_are_the_products_of_shares_up_to_one_scale(sets: list[CpuSet]) -
     assert bool(found) == bool(telling)
     scales: set[Fraction] = set()
     for pool, (full, partial) in zip(TREE.pools, found, strict=bool(found)):
-        shares = [cpu_score(cpus, pool.cpus) for cpus in telling]
+        shares = [Fraction(len(cpus & pool.cpus), len(cpus)) for cpus in telling]
         near = [share for share in shares if share]
         exact = math.prod(shares, start=Fraction(1)), math.prod(near) if near else 0
         assert (full > 0, partial > 0) == (exact[0] > 0, exact[1] > 0)

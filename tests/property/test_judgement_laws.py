@@ -17,7 +17,7 @@ from pinfold.policy.placing.judging.barrier import Barrier, BarrierOwners
 from pinfold.policy.placing.judging.guard import guard
 from pinfold.policy.placing.judging.judgement import Companions, Judgement
 from pinfold.policy.placing.judging.restriction import Restriction
-from pinfold.policy.placing.openings import OpeningSearch
+from pinfold.policy.placing.openings.openings import OpeningSearch
 from pinfold.policy.pools.domains import Domains
 from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply

@@ -6,6 +6,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
@@ -216,6 +217,6 @@ def test_nor_has_it_where_it_was_found_running(random: Random) -> None:
         cpus = (
             engine.supply.reserved if one.pod.namespace == "kube-system" else engine.supply.sharable
         )
-        listed.append(dataclasses.replace(one, cpus=cpus, mems=mems))
+        listed.append(structs.replace(one, cpus=cpus, mems=mems))
     engine.synchronize(listed)
     wanted.check(engine, {one.id: one.pod.namespace for one in listed})

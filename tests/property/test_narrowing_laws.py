@@ -9,8 +9,8 @@ import pytest
 from pinfold.policy.books.books import Books
 from pinfold.policy.model.container import Container
 from pinfold.policy.model.grant import Grant
-from pinfold.policy.placing import narrowing
 from pinfold.policy.placing.judging.judgement import Judgement
+from pinfold.policy.placing.openings import narrowing
 from tests.unit.policy.engine.ruled_pods import (
     NODES,
     PREFERRED,

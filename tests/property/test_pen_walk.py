@@ -1,10 +1,10 @@
 """The random walk of containers' lives with pods of all kinds: the laws of pens hold, too."""
 
-import dataclasses
 import os
 from collections.abc import Mapping
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.decision import Decision
@@ -86,7 +86,7 @@ class PenWalk(Walk):
         if size is None or self.random.random() < 0.4:
             return self.resources(pod.qos)
         if pod.qos is QosClass.BURSTABLE:
-            return dataclasses.replace(size, cpu_request_milli=size.cpu_limit_milli or 0)
+            return structs.replace(size, cpu_request_milli=size.cpu_limit_milli or 0)
         return size
 
     def check_spread(self, container: Container, pinning: Pinning) -> None:
@@ -108,7 +108,7 @@ class PenWalk(Walk):
         before = {key: self.engine.grants[key].pen for key in self.running}
         self.engine = Engine(self.machine, self.config)
         listed = [
-            dataclasses.replace(one, cpus=self.kernel[key].cpus, mems=self.kernel[key].mems)
+            structs.replace(one, cpus=self.kernel[key].cpus, mems=self.kernel[key].mems)
             for key, one in self.running.items()
         ]
         self.random.shuffle(listed)

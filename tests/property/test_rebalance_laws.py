@@ -156,7 +156,7 @@ def test_a_weight_kept_from_snapshot_to_snapshot_is_that_of_each_by_itself(
     history: list[tuple[str, str, int, dict[str, int], dict[str, int]]],
 ) -> None:
     engine, kept = arrived((100,) * len(NAMES), first), SatisfiedWeight()
-    kept.of(engine.snapshot())
+    kept.wishes(engine.snapshot())
     for what, name, number, wishes, at_levels in history:
         container_id = ContainerId(name)
         match what:
@@ -172,10 +172,10 @@ def test_a_weight_kept_from_snapshot_to_snapshot_is_that_of_each_by_itself(
             case _:
                 pass
         snapshot = engine.snapshot()
-        assert kept.of(snapshot) == whole_weight(snapshot)
         assert kept.wishes(snapshot) == weigh_wishes(snapshot)
+        assert satisfied(kept, snapshot) == whole_weight(snapshot)
     snapshot = engine.reconfigured(engine.config, engine.machine)[0].snapshot()
-    assert kept.of(snapshot) == whole_weight(snapshot)
+    assert satisfied(kept, snapshot) == whole_weight(snapshot)
 
 
 def preferring(wishes: Mapping[str, int]) -> Mapping[str, str]:
@@ -186,6 +186,11 @@ def preferring(wishes: Mapping[str, int]) -> Mapping[str, str]:
         one = {"weight": abs(weight), "podAffinityTerm": term("numa" if weight % 2 else "l3", app)}
         rules.setdefault(kind, {}).setdefault(PREFERRED, []).append(one)
     return {"affinity.pinfold.dev/pod": json.dumps(rules)}
+
+
+def satisfied(kept: SatisfiedWeight, snapshot: Snapshot) -> float:
+    found = kept.wishes(snapshot)
+    return found.satisfied / found.scale
 
 
 def whole_weight(snapshot: Snapshot) -> float:

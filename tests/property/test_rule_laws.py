@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
@@ -208,7 +209,7 @@ class World:
         if self.random.random() < 0.5:
             self.create()
         self.count += 1
-        again = dataclasses.replace(pod.container, id=ContainerId(f"{container_id}-{self.count}"))
+        again = structs.replace(pod.container, id=ContainerId(f"{container_id}-{self.count}"))
         decision = self.engine.create(again)
         self.note(f"crash {container_id}", decision.result)
         if isinstance(decision.result, Grant):
@@ -228,19 +229,19 @@ class World:
             return
         pod = self.pods[self.random.choice(sorted(self.pods))]
         milli = self.random.choice((500, 1000, 2000, 3000))
-        resources = dataclasses.replace(pod.container.resources, cpu_request_milli=milli)
+        resources = structs.replace(pod.container.resources, cpu_request_milli=milli)
         if resources.cpu_limit_milli is not None:
-            resources = dataclasses.replace(resources, cpu_limit_milli=milli)
+            resources = structs.replace(resources, cpu_limit_milli=milli)
         decision = self.engine.update(pod.container.id, resources)
         self.note(f"resize {pod.container.id} {milli}", decision.result)
         if isinstance(decision.result, Grant):
-            container = dataclasses.replace(pod.container, resources=resources)
+            container = structs.replace(pod.container, resources=resources)
             self.pods[pod.container.id] = dataclasses.replace(pod, container=container)
 
     def restart(self) -> None:
         before = {one: self.cpus(each.container) for one, each in self.pods.items()}
         running = [
-            dataclasses.replace(
+            structs.replace(
                 each.container,
                 state=ContainerState.RUNNING,
                 cpus=CpuSet.collect(self.cpus(each.container)),

@@ -20,7 +20,7 @@ from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.policy.model.grant import Refusal
 from pinfold.policy.model.kubelet_resources import linux_resources

@@ -1,7 +1,6 @@
 """The law of a trial: a container that is only planned for would get the pool it is told."""
 
 import random
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -27,7 +26,7 @@ def started(snapshot: Snapshot, container: Container) -> str:
     engine = Engine.of(unruled)
     engine.remove(container.id)
     engine.forget_places()
-    fresh = replace(container, state=ContainerState.CREATED, cpus=None, mems=None, given=())
+    fresh = structs.replace(container, state=ContainerState.CREATED, cpus=None, mems=None, given=())
     decision = engine.create(fresh)
     return "" if isinstance(decision.result, Refusal) else decision.pool
 
@@ -35,12 +34,12 @@ def started(snapshot: Snapshot, container: Container) -> str:
 def larger(container: Container, times: int) -> Container:
     resources = container.resources
     milli, limit = times * resources.cpu_request_milli, resources.cpu_limit_milli
-    more = replace(
+    more = structs.replace(
         resources,
         cpu_request_milli=milli,
         cpu_limit_milli=None if limit is None else times * limit,
     )
-    return replace(container, resources=more)
+    return structs.replace(container, resources=more)
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)

@@ -24,7 +24,7 @@ from pinfold.nri.hints.combined_hints import Surroundings
 from pinfold.nri.hints.hint_finder import Found
 from pinfold.nri.hints.pod_resources import KUBELET_SOCKET
 from pinfold.policy.annotations.cpu_claims import CLAIM_PREFIX
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.model.cpuset_conflicts import NO_MANAGERS
 from pinfold.policy.model.hint import Hint

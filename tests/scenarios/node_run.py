@@ -28,7 +28,7 @@ from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.hints.hint_text import TEST_APIS
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, GivenAnnotation
 from pinfold.policy.model.cpuset_conflicts import (
     CPU_STATE,

@@ -10,7 +10,7 @@ import pytest
 
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import start_pods
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from tests.bench.figure import FLOOR_METRICS, METRICS, NAMES, Record
 from tests.bench.plugins.comparison import HEADER, comparison, multiple
 from tests.bench.plugins.floor_plugin import serve

@@ -214,7 +214,7 @@ def test_peter_the_sheep_and_the_wolf() -> None:
     assert not affinity_rules(peter["sheep"])[0]
 
 
-def test_the_shorthand_example() -> None:
+def test_the_shorthand_example_means_what_the_text_says() -> None:
     every = next(found for example in EXAMPLES if (found := containers(example)).get("container4"))
     rules = {
         name: [(str(rule.match), rule.weight) for rule in affinity_rules(one)[0]]

@@ -17,8 +17,8 @@ from pinfold.policy.placing.classifier import Classifier
 from pinfold.policy.placing.pool_choice import Chooser, Facts
 from pinfold.policy.pools.closeness import Closeness
 from pinfold.policy.pools.pool_tree import Pool
-from pinfold.policy.scenarios.evaluator import evaluate
-from pinfold.policy.scenarios.evaluator_tables import Record, Value
+from pinfold.policy.scenarios.expressions.evaluator import evaluate
+from pinfold.policy.scenarios.expressions.evaluator_tables import Record, Value
 from pinfold.policy.text.quantity import parse_milli
 from pinfold.policy.text.yaml_fields import Field
 from pinfold.topology.model.machine import MemoryKind
@@ -122,7 +122,8 @@ def best_pool(books: Books, request: Request, weights: Mapping[str, int]) -> Poo
         {PoolId(by_name[name]): weight for name, weight in weights.items()}
     )
     facts = Facts(memory=books.pool_memory.choice(request), affinities=affinities)
-    winner = Chooser(books.tree, books.picker.classes).rank(request, books.ledger, facts).winner
+    chooser = Chooser(books.tree, books.picker.classes)
+    winner = chooser.best(chooser.lineup(request, books.ledger, facts)).winner
     assert winner is not None
     return books.tree.pools[winner]
 

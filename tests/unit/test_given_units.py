@@ -17,9 +17,9 @@ from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.gauges.gauge import Gauge
-from pinfold.policy.engine.gauges.gauge_reader import read_gauges
+from pinfold.policy.engine.gauges.gauge_reader import GaugeReader
 from pinfold.policy.engine.pool_drawing import pool_texts
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.memory.memory_choice import ZoneSummary
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.grant import Grant
@@ -27,8 +27,8 @@ from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.policy.model.request import Request
 from pinfold.policy.pools.pool_tree import Branch, PoolKind, PoolTree, number_branches
 from pinfold.policy.pools.supply import Supply
-from pinfold.policy.scenarios.evaluator import evaluate
-from pinfold.policy.scenarios.evaluator_tables import Value
+from pinfold.policy.scenarios.expressions.evaluator import evaluate
+from pinfold.policy.scenarios.expressions.evaluator_tables import Value
 from pinfold.policy.text.yaml_fields import Field
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
@@ -175,7 +175,7 @@ def test_memory_is_offered_as_given(table_id: str, row: Field) -> None:
 
 
 def measured(policy: Engine) -> dict[str, Gauge]:
-    return {one.name: one for one in read_gauges(policy.snapshot(), {})}
+    return {one.name: one for one in GaugeReader().read(policy.snapshot(), {})}
 
 
 def shared(policy: Engine, name: str) -> dict[str, float]:

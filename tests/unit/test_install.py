@@ -278,6 +278,21 @@ def test_the_same_version_again_changes_nothing(
     assert node.word() == "one"
 
 
+def test_it_says_where_everything_is_and_for_which_folder_it_is_staged(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    staged = f"{node.folder}/root/opt/a b, staged for /opt/a b"
+    node.install("one")
+    assert capsys.readouterr().out.endswith(f" is installed in {staged}\n")
+    node.install("two")
+    roll_back(node.targets)
+    assert capsys.readouterr().out.endswith(f" is back in {staged}\n")
+    uninstall(node.targets)
+    stays = f"{node.folder}/root/etc/pinfold stays"
+    assert capsys.readouterr().out == f"removed from {staged}; {stays}\n"
+    assert read_targets({"PREFIX": "/opt/a b"}).place == "/opt/a b"
+
+
 def test_old_versions_do_not_pile_up(node: Node) -> None:
     for word in ("one", "two", "three", "four", "five"):
         node.install(word)

@@ -51,12 +51,13 @@ LEDGERS = {
     "memory/holdings.py",
     "memory/memory_ledger.py",
     "memory/memory_zones.py",
+    "memory/zone_search.py",
     "engine/allocator.py",
     "engine/roster.py",
 }
 """What an engine keeps to itself, in the policy; all others are shown a snapshot."""
 
-KEEPERS = ("memory", "books", "placing", "placing/judging", "pens", "engine")
+KEEPERS = ("memory", "books", "placing", "placing/judging", "placing/openings", "pens", "engine")
 """The folders of the policy whose modules keep, read and change the ledgers."""
 
 # What would let the outside world into a pure function or into protocol code.
@@ -233,6 +234,20 @@ def test_every_package_is_listed() -> None:
         ".".join(("pinfold", *folder.parts)) for folder in folders
     }
     assert setuptools["package-dir"] == {f"pinfold.{room}": room for room in ROOMS}
+
+
+def test_the_design_names_every_folder_and_only_modules_and_types_that_there_are() -> None:
+    named = set(re.findall(r"`([^`\n]+)`", (ROOT / "docs" / "design.md").read_text()))
+    folders = {f"{name(path.parent)}/" for path in MODULES}
+    assert not folders - named
+    paths = {one for one in named if one.startswith(tuple(f"{room}/" for room in ROOMS))}
+    assert not [one for one in paths if not (ROOT / one).exists()]
+    types = {
+        node.name for path in WRITTEN for node in tree(path).body if isinstance(node, ast.ClassDef)
+    }
+    of_others = {"UpdateContainers"}
+    told = {one for one in named if re.fullmatch(r"(?:[A-Z][a-z]+)+", one)}
+    assert not told - types - of_others
 
 
 def test_packages_have_a_docstring_and_nothing_else() -> None:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
         pytest.param(("pyright",), id="pyright is content"),
     ],
 )
-def test_linters(arguments: tuple[str, ...]) -> None:
+def test_linters_find_nothing(arguments: tuple[str, ...]) -> None:
     if importlib.util.find_spec(arguments[0]) is None:
         complaint = f"{arguments[0]} is not installed — make .venv/dev-installed"
         assert "CI" not in os.environ, complaint

@@ -1,16 +1,17 @@
-"""Fingerprint of a machine: a hash of its shape, without what changes from boot to boot."""
+"""Fingerprint of a machine: a checksum of its shape, without what changes from boot to boot."""
 
-import hashlib
 import json
+import zlib
 
 from ..model.machine import Machine
 from .machine_json import machine_document
 
 
 def machine_fingerprint(machine: Machine) -> str:
-    """A hash of the cpus that are online, how they are grouped, and the distances of nodes.
+    """A checksum of the cpus that are online, how they are grouped, and the distances of nodes.
 
-    Sizes of memory are left out: every kernel keeps another bit of it for itself.
+    Sizes of memory are left out: every kernel keeps another bit of it for itself. It need not
+    withstand anybody: hashlib would load OpenSSL into each daemon, three megabytes.
     """
     document = {**machine_document(machine)}
     del document["warnings"]
@@ -18,7 +19,7 @@ def machine_fingerprint(machine: Machine) -> str:
         str(node.id): [str(node.cpus), node.kind.value] for node in machine.numa_nodes
     }
     text = json.dumps(document, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def machine_summary(machine: Machine) -> str:

@@ -41,6 +41,8 @@ def machine_snapshot(machine: Machine) -> SysfsSnapshot:
         files.update(more)
         links.update(link)
     folders = {f"{CPU}/cpu{cpu}" for cpu in machine.present}
+    if not any(cpu.max_khz for cpu in machine.cpus.values()):
+        folders.add(f"{CPU}/cpufreq")
     for node in machine.numa_nodes:
         base = f"{NODE}/node{node.id}"
         folders.update(f"{base}/access0/initiators/node{one}" for one in node.initiators)

@@ -277,7 +277,13 @@ class _Layout:
             (3, "Unified", self._groups("l3")),
         )
         return tuple(
-            Cache(level=level, type=kind, cpus=cpus, id=index, size_bytes=_CACHE_BYTES[level])
+            Cache(
+                level=level,
+                type=kind,
+                cpus=cpus,
+                id=index if level == 3 else None,
+                size_bytes=_CACHE_BYTES[level],
+            )
             for level, kind, groups in rows
             for index, cpus in enumerate(groups)
         )

@@ -81,6 +81,7 @@ class Cache:
     """Data, Instruction or Unified."""
     cpus: CpuSet
     id: int | None = None
+    """The kernel's number of it; nothing asks for those of caches of level 1 and 2."""
     size_bytes: int = 0
 
 
@@ -238,6 +239,11 @@ class Machine:
     def core_of(self) -> Mapping[int, CpuSet]:
         """The online threads of the core of each online cpu."""
         return {cpu: core for core in self.cores for cpu in core}
+
+    @cached_property
+    def l3_ids(self) -> Mapping[CpuSet, int | None]:
+        """The kernel's numbers of the caches of level 3, by the cpus that share them."""
+        return {cache.cpus: cache.id for cache in self.caches if cache.level == 3}
 
     @cached_property
     def is_hybrid(self) -> bool:

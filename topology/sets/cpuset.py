@@ -94,6 +94,11 @@ def iter_bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
+def lowest_cpu(mask: int) -> int:
+    """The lowest id in a mask; -1 in an empty one."""
+    return (mask & -mask).bit_length() - 1
+
+
 def bit_runs(mask: int) -> list[tuple[int, int]]:
     """Runs of the bits set in `mask`, ascending: the first position, and that behind the last."""
     found: list[tuple[int, int]] = []

@@ -16,6 +16,8 @@ from .cpus import CPU
 _TYPES: Final = ("Data", "Instruction", "Unified")
 _SIZES_KEPT: Final = 64
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_NAMED_LEVEL: Final = 3
+"""From here on caches are called by their ids; narrower ones, thousands, by their cpus."""
 
 
 def read_caches(attributes: Attributes, cores: tuple[CpuSet, ...]) -> tuple[Cache, ...]:
@@ -48,10 +50,11 @@ def cache_groups(caches: tuple[Cache, ...], level: int) -> tuple[CpuSet, ...]:
     """The disjoint sets of cpus that share a cache for data at a level, sorted by lowest cpu."""
     found: list[CpuSet] = []
     taken = 0
-    for cache in sorted(caches, key=lambda one: (one.cpus.lowest, -len(one.cpus))):
+    for_data = [one for one in caches if one.level == level and one.type != "Instruction"]
+    for cache in sorted(for_data, key=lambda one: (one.cpus.lowest, -len(one.cpus))):
         # Only damaged files and odd overrides let two caches of a level overlap.
         own = cache.cpus.mask & ~taken
-        if cache.level == level and cache.type != "Instruction" and own:
+        if own:
             taken |= own
             found.append(cache.cpus if own == cache.cpus.mask else CpuSet(own))
     return tuple(sorted(found, key=lambda group: group.lowest))
@@ -71,15 +74,17 @@ class _Kind(NamedTuple):
 
     level: int
     type: str
-    is_of_one_core: bool
+    own_bytes: int | None
+    """Of a cache that the threads of a core have for themselves; None for all others."""
 
 
 class _Reader:
     """Cache objects by (level, type): the first cpu that shows a cache defines who shares it.
 
-    Cores whose caches have the same sizes are of one make: level and type of their caches are read
-    once, and whether a cache of level 1 is shared by the threads of its core alone. Not where cpus
-    are offline, nor for wider caches: what is shared with an offline cpu looks like a core's own.
+    Cores with as many caches and a first one of the same size are of one make: level and type of
+    their caches are read once, and whether a cache of level 1, of what size, is shared by the
+    threads of its core alone. Not where cpus are offline, nor for wider caches: what is shared with
+    an offline cpu looks like a core's own.
     """
 
     def __init__(self, attributes: Attributes, cores: tuple[CpuSet, ...]) -> None:
@@ -89,7 +94,7 @@ class _Reader:
             self._online |= core
         present = attributes.first_cpus(CPU, ("present",))
         self._are_all_online = present == self._online
-        self._makes: dict[tuple[str, ...], tuple[_Kind | None, ...]] = {}
+        self._makes: dict[tuple[str | int | None, ...], tuple[_Kind | None, ...]] = {}
         self._taken: dict[tuple[int, str], int] = {}
         self._unshared = CpuSet()
         self._without_id = False
@@ -98,18 +103,17 @@ class _Reader:
         self.found: list[Cache] = []
 
     def read(self, cpu: int, core: CpuSet, indexes: list[int]) -> None:
-        folder = f"{CPU}/cpu{cpu}/cache"
-        sizes = [self._attributes.text(f"{folder}/index{one}/size") or "" for one in indexes]
-        make = (*map(str, indexes), *sizes)
+        directories = [f"{CPU}/cpu{cpu}/cache/index{one}" for one in indexes]
+        size = self._attributes.text(f"{directories[0]}/size")
+        make = size, *indexes
         kinds = self._makes.get(make)
         if kinds is None:
-            directories = (f"{folder}/index{one}" for one in indexes)
             kinds = tuple(self._kind(one, core) for one in directories)
-            if all(sizes) and None not in kinds:
+            if size and None not in kinds:
                 self._makes[make] = kinds
-        for index, size, kind in zip(indexes, sizes, kinds, strict=True):
+        for directory, kind in zip(directories, kinds, strict=True):
             if kind is not None and not self._taken.get(kind[:2], 0) >> cpu & 1:
-                self._add(cpu, core, f"{folder}/index{index}", kind, size)
+                self._add(cpu, core, directory, kind)
 
     def _kind(self, directory: str, core: CpuSet) -> _Kind | None:
         attributes = self._attributes
@@ -119,14 +123,17 @@ class _Reader:
             attributes.warn(directory, f"passed over: level {level}, type {kind[:40]!r}")
             return None
         is_own = level == 1 and self._are_all_online and self._shared(directory) == core
-        return _Kind(level, kind, is_own)
+        return _Kind(level, kind, self._bytes(directory) if is_own else None)
+
+    def _bytes(self, directory: str) -> int:
+        return cache_bytes(self._attributes.text(f"{directory}/size") or "") or 0
 
     def _shared(self, directory: str) -> CpuSet | None:
         return self._attributes.first_cpus(directory, ("shared_cpu_list", "shared_cpu_map"))
 
-    def _add(self, cpu: int, core: CpuSet, directory: str, kind: _Kind, size: str) -> None:
-        level, name, is_of_one_core = kind
-        shared = core if is_of_one_core else self._shared(directory)
+    def _add(self, cpu: int, core: CpuSet, directory: str, kind: _Kind) -> None:
+        level, name, own_bytes = kind
+        shared = core if own_bytes is not None else self._shared(directory)
         if not shared:
             # ia64 kernels show all-zero maps; such a cache belongs to the core.
             self._unshared |= core
@@ -137,15 +144,17 @@ class _Reader:
         # A core's caches and the core itself share one set: thousands of them are megabytes.
         cpus = shared if mask == shared.mask else CpuSet(mask)
         self._taken[level, name] = taken | cpus.mask
-        number = self._attributes.number(f"{directory}/id")
-        self._without_id |= number is None
+        number: int | None = None
+        if level >= _NAMED_LEVEL:
+            number = self._attributes.number(f"{directory}/id")
+            self._without_id |= number is None
         self.found.append(
             Cache(
                 level=level,
                 type=name,
                 cpus=cpus,
                 id=number if number is not None and number >= 0 else None,
-                size_bytes=cache_bytes(size) or 0,
+                size_bytes=self._bytes(directory) if own_bytes is None else own_bytes,
             )
         )
 

@@ -73,6 +73,12 @@ def _by_capacity(attributes: Attributes, online: CpuSet) -> CpuSet:
 def read_frequencies(attributes: Attributes, online: CpuSet) -> Mapping[int, Frequency]:
     """The frequencies of the cpus that have a cpufreq policy."""
     found: dict[int, Frequency] = {}
+    # Where no driver knows the clocks, as in a virtual machine, the folder of policies is empty.
+    # So it is in kernels before 4.3, too, which had the policies in the folders of the cpus.
+    tree, policies = attributes.tree, f"{CPU}/cpufreq"
+    is_empty = tree.resolve(policies) is not None and not tree.names(policies)
+    if is_empty and not tree.names(f"{CPU}/cpu{online.lowest}/cpufreq"):
+        return found
     for cpu in online:
         directory = f"{CPU}/cpu{cpu}/cpufreq"
         highest = _khz(attributes, f"{directory}/cpuinfo_max_freq")

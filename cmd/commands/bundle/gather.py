@@ -132,7 +132,7 @@ def _history(state_dir: Path, missing: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _refused(state_dir: Path, running: Sequence[str]) -> Iterator[str]:
-    """The containers that were refused last and do not run by now, as far as that is kept."""
+    """The containers that were refused last and do not run, as far as that is kept."""
     try:
         kept = read_history(state_dir)
     except (OSError, PinfoldError):

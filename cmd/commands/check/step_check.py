@@ -1,13 +1,14 @@
 """Checks of the steps of scenarios: configurations, pods and expectations in them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from ....policy.configuration.config_text import config_document
-from ....policy.manifests.manifest import PodSpec
 from ....policy.manifests.pod_places import FilePlace, PodPlaces, distinct
-from ....policy.scenarios.evaluator import EvaluatorError, check_expression
+from ....policy.manifests.pod_spec import PodSpec
+from ....policy.scenarios.expressions.evaluator import EvaluatorError, check_expression
 from ....policy.scenarios.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import KIND, Scenario, ScenarioFile
 from ....policy.scenarios.step import (
@@ -26,14 +27,30 @@ from .complaint import Complaint, Gravity, Subject
 from .config_check import config_complaints
 
 _AMOUNTS: Final = ("cpu_req", "cpu_lim", "mem_req", "mem_lim", "hugepages")
-_OF_STEPS: Final = (
-    *("do", "note", "unsupported", "config", "env", "kubelet", "expect_start_error"),
-    *("expect_update_error", "expect_create_error", "pod", "namespace", "labels", "annotations"),
-    *("qos", "resources", "system_partition", "init_containers", "containers", "container"),
-    *("pods", "name", "value", "that", "interrupts", "affinity", "cpus", "instances"),
-    *("duration", "seconds"),
-    *_AMOUNTS,
-)
+_OF_STEP: Final[Mapping[str, tuple[str, ...]]] = {
+    "start": ("config", "env", "kubelet", "expect_start_error"),
+    "update_config": ("config", "expect_update_error"),
+    "create_pod": (
+        *("pod", "namespace", "labels", "annotations", "qos", "resources", "system_partition"),
+        *("init_containers", "containers", "expect_create_error"),
+    ),
+    "add_container": ("pod", "namespace", "container", "expect_create_error"),
+    "delete_pods": ("namespace", "pods"),
+    "container_exit": ("container",),
+    "container_crash_restart": ("container",),
+    "update_container": ("container", *_AMOUNTS, "expect_update_error"),
+    # A runtime is told of labels and annotations when a pod starts, and never again.
+    "update_pod": ("pod", "namespace", *_AMOUNTS, "expect_update_error"),
+    "set_interrupts": ("interrupts", "affinity"),
+    "set_online": ("cpus",),
+    "synchronize": ("container", "instances"),
+    "synchronize_with_duplicates": ("container", "instances"),
+    "wait": ("duration", "seconds"),
+    "remember": ("name", "value"),
+    "expect": ("that",),
+}
+_OF_ANY: Final = ("do", "note", "unsupported")
+_OF_STEPS: Final = tuple(dict.fromkeys((*_OF_ANY, *chain(*_OF_STEP.values()))))
 _OF_CONTAINERS: Final = (
     *("name", "note", "devices", "claims", "nvidia", "restart_policy", "env", "cpuset"),
     *_AMOUNTS,
@@ -82,6 +99,7 @@ def misspelt_fields(field: Field, step: Step) -> Iterator[Complaint]:
     if isinstance(step, UnsupportedStep):
         return
     yield from _misspelt(field, _OF_STEPS)
+    yield from _misplaced(field, _OF_STEP.get(kind := field["do"].text(), ()), kind)
     for written in (field["init_containers"], field["containers"]):
         for one in written.elements():
             yield from _misspelt(one, _OF_CONTAINERS)
@@ -100,6 +118,22 @@ def _misspelt(field: Field, known: Sequence[str]) -> Iterator[Complaint]:
                 subject=Subject.SCENARIO,
                 gravity=Gravity.ERROR,
                 message=f"unknown field {key.value!r} — did you mean {near!r}?",
+                line=key.line,
+                column=key.column,
+            )
+
+
+def _misplaced(field: Field, known: Sequence[str], kind: str) -> Iterator[Complaint]:
+    """Complaints about fields that are read in steps of other kinds alone."""
+    keys = [key for key, _ in field.node.entries] if isinstance(field.node, TextMap) else []
+    for key in keys:
+        if key.value in _OF_STEPS and key.value not in (*_OF_ANY, *known):
+            accepted = f"it has {', '.join(known)}" if known else "it has none"
+            yield Complaint(
+                source=field.source,
+                subject=Subject.SCENARIO,
+                gravity=Gravity.ERROR,
+                message=f"field {key.value!r} has no effect in {kind} — {accepted}",
                 line=key.line,
                 column=key.column,
             )

@@ -52,7 +52,7 @@ class DecisionFeed:
         self._followers: tuple[DecisionFollower, ...] = ()
 
     def give(self, at: float, happening: Decided | Released) -> None:
-        """Hand it to those who follow by now."""
+        """Hand it to those who follow at present."""
         followers = self._followers
         if followers:
             fed = FedDecision(at, happening)

@@ -231,7 +231,7 @@ class HistoryKeeper:
     def _named(
         self, container_id: ContainerId, container: Container | None, gone: set[ContainerId]
     ) -> Iterator[SavedDecision]:
-        """The decisions about a container that has an id by now, or never gets one."""
+        """The decisions about a container that has got an id, or never gets one."""
         for one in self._unnamed.pop(container_id, ()):
             if isinstance(one.happening, Decided):
                 named = container or one.happening.container

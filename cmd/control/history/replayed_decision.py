@@ -2,7 +2,9 @@
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from ....policy.engine.adoption import Advice
 from ....policy.engine.decision import Decision
@@ -114,7 +116,7 @@ def _present(kept: Sequence[SavedDecision]) -> Iterator[tuple[Container, Advice]
 
 
 def _decide(engine: Engine, one: SavedDecision, container: Container) -> Decision | None:
-    """The decision made again; None where nothing is decided by now."""
+    """The decision made again; None where there is nothing to decide."""
     is_known = container.id in engine.grants
     if one.event in _RAN_BEFORE:
         # What begins a later part of the file is known already.

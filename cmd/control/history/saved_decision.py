@@ -19,9 +19,8 @@ from ...state.saved_container import (
     SavedPod,
     bare_pod,
     saved_container,
-    saved_hint,
+    saved_newcomer,
     saved_pod,
-    saved_resources,
 )
 from ..decision_document import decision_document
 from ..documents import CandidateDocument, DecisionDocument
@@ -82,7 +81,7 @@ def saved_decision(
     if with_candidates:
         document = msgspec.structs.replace(document, against=runner_up(decision) or None)
         table = b"" if decision.lineup is None else candidate_table(decision.lineup)
-    one = _saved_container(container)
+    one = saved_newcomer(container, with_texts=_has_short_texts(container))
     if isinstance(decision.result, Grant):
         one = msgspec.structs.replace(
             one,
@@ -124,22 +123,6 @@ def _saved(
         pod=msgspec.structs.replace(whole, containers=(one,)),
         decision=document,
         candidates=zlib.compress(table, _COMPRESSION) if table else b"",
-    )
-
-
-def _saved_container(container: Container) -> SavedContainer:
-    """A container that has nothing yet."""
-    with_texts = _has_short_texts(container)
-    return SavedContainer(
-        id=container.shown_id,
-        name=container.name,
-        labels=container.labels if with_texts else {},
-        tags=container.tags if with_texts else {},
-        resources=saved_resources(container.resources),
-        state=container.state,
-        created_at=container.created_at,
-        hints=tuple(map(saved_hint, container.hints)) if with_texts else (),
-        pool="",
     )
 
 

@@ -84,7 +84,7 @@ class PlainCall:
         self.details = ""
 
     def to_send(self) -> bytes:
-        """Bytes to be sent by now; they are not told again."""
+        """Bytes that are ready to be sent; they are told once."""
         return self._connection.data_to_send()
 
     def receive(self, data: bytes) -> Iterator[bytes]:

@@ -16,7 +16,7 @@ from ....topology.sets.cpuset import CpuSet
 from ....topology.sysfs.speed_select.isst import SpeedSelectControl
 
 SpeedSelectSession: TypeAlias = tuple[tuple[SpeedSelect, ...], SpeedSelectControl]
-"""What a device says by now, and what changes it."""
+"""What a device says at present, and what changes it."""
 Connect: TypeAlias = Callable[[Machine], AbstractContextManager[SpeedSelectSession]]
 
 _Key = TypeVar("_Key")
@@ -82,7 +82,7 @@ class DeviceRegisters:
         """Switch SST-CP."""
         known = self._domain(socket, domain)
         with _os_errors():
-            self._changing().set_core_power(known, is_enabled, is_ordered)
+            self._changing().set_core_power(known, is_enabled=is_enabled, is_ordered=is_ordered)
         order = tuple(range(known.clos_count)) if is_ordered else ()
         self._learn(dataclasses.replace(known, has_core_power=is_enabled, clos_order=order))
 
@@ -94,7 +94,7 @@ class DeviceRegisters:
         """Switch SST-TF."""
         known = self._domain(socket, domain)
         with _os_errors():
-            self._changing().set_turbo_frequency(known, is_enabled)
+            self._changing().set_turbo_frequency(known, is_enabled=is_enabled)
         self._learn(dataclasses.replace(known, has_turbo_frequency=is_enabled))
 
     def _domain(self, socket: int, domain: int) -> SpeedSelect:

@@ -47,8 +47,3 @@ class GaugeReader:
             self._cpus = tuple(online)
             self._cpu_labels = CpuLabels(self._cpus)
             self._online = online
-
-
-def read_gauges(snapshot: Snapshot, used_bytes: Mapping[int, int]) -> Iterator[Gauge]:
-    """Every instrument of a single snapshot; see `GaugeReader.read`."""
-    return GaugeReader().read(snapshot, used_bytes)

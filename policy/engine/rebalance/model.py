@@ -239,12 +239,12 @@ class PlacementModel:
         return known
 
     def pools(self) -> dict[ContainerId, PoolId]:
-        """The pool of every container by now."""
+        """The pool of every container at present."""
         pairs = zip(self.tenants, self.place, strict=True)
         return {one.id: PoolId(pool_id) for one, pool_id in pairs}
 
     def score(self) -> int:
-        """The satisfied weight by now, summed up anew."""
+        """The present satisfied weight, summed up anew."""
         return self.objective.score(self.pools())
 
     def put(self, places: Sequence[int]) -> None:

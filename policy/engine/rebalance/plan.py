@@ -162,9 +162,7 @@ class PlacementQuality(Struct, frozen=True, kw_only=True):
     scale: int
 
 
-def placement_quality(
-    snapshot: Snapshot, search_steps: int = _QUALITY_STEPS
-) -> PlacementQuality | None:
+def placement_quality(snapshot: Snapshot) -> PlacementQuality | None:
     """The quality of the placement that a snapshot shows; None where nobody wishes anything.
 
     The best that a search finds, however the containers would get there: those with exclusive cpus
@@ -175,7 +173,7 @@ def placement_quality(
         return None
     model = placement_model(snapshot, objective, moves_exclusive=True)
     score = model.score()
-    best = score + improve(model, effort(model, search_steps))
+    best = score + improve(model, effort(model, _QUALITY_STEPS))
     return PlacementQuality(score=score, best_known=best, scale=objective.scale)
 
 

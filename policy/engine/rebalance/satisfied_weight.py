@@ -45,11 +45,6 @@ class SatisfiedWeight:
         """Containers about which rules took too many steps: which of them count depends on what
         they are tried with."""
 
-    def of(self, snapshot: Snapshot, pause: Callable[[], None] = lambda: None) -> float:
-        """The satisfied weight that a snapshot shows; see `wishes`."""
-        found = self.wishes(snapshot, pause)
-        return found.satisfied / found.scale
-
     def wishes(self, snapshot: Snapshot, pause: Callable[[], None] = lambda: None) -> Wishes:
         """The wishes of a snapshot's containers.
 

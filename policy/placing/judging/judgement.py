@@ -1,9 +1,9 @@
 """Judgements: what all rules together say about the place of one newcomer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +35,17 @@ class Companions(Struct, frozen=True, kw_only=True):
     rule: Restriction
     """The rule that says so."""
     containers: Sequence[Container] = ()
+
+
+class _Sharing(NamedTuple):
+    """Shared cpus of companions at a level."""
+
+    level: Level
+    shared: int
+    last: int
+    """The last of them in each domain in which companions have those alone."""
+    holders: Mapping[int, int]
+    """The domains of the level, by each of their cpus."""
 
 
 class Judgement(Struct, frozen=True, kw_only=True, dict=True):
@@ -248,32 +259,56 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         """
         sharing = self._sharing
         if len(sharing) == 1:
-            return sharing[0][3] & region
-        kept, covering = 0, self.domains.covering
-        for level, shared, _, last in sharing:
-            here = last & covering(level, region)
+            return sharing[0].last & region
+        kept, lowest = 0, (region & -region).bit_length() - 1
+        for one in sharing:
+            domain = one.holders.get(lowest, 0)
+            if not region & ~domain:
+                # Most are in one domain of each level.
+                here = one.last & domain
+                kept |= here if here and not kept & one.shared & domain else 0
+                continue
+            here = one.last & self.domains.covering(one.level, region)
+            beside = kept & one.shared
             # Where a cpu is left anyway nobody needs another one.
-            kept |= here & ~covering(level, kept & shared)
+            kept |= here & ~self.domains.covering(one.level, beside) if beside else here
         return kept & region
 
     @property
     def owed_at_most(self) -> int:
         """The number of cpus that `owed` comes to at most, whatever the region."""
-        return sum([indexes.bit_count() for _, _, indexes, _ in self._sharing])
+        return sum([one.last.bit_count() for one in self._sharing])
+
+    @property
+    def owed_first(self) -> int:
+        """Cpus that `owed` comes to at least, as far as they are in a region."""
+        sharing = self._sharing
+        return sharing[0].last if sharing else 0
+
+    @property
+    def narrowest_sharing(self) -> tuple[Level, Mapping[int, int], int, int] | None:
+        """Domains of the narrowest level of companions, by cpu, and the cpus that they share there.
+
+        And the last of each of the domains of which `owed` leaves them one, whichever it is.
+        """
+        levels = list(Level)
+        found = max(self._sharing, key=lambda one: levels.index(one.level), default=None)
+        return found and (found.level, found.holders, found.shared, found.last)
+
+    @property
+    def levels_shared(self) -> int:
+        """The number of different kinds of companions of which `owed` tells."""
+        return len(self._sharing)
 
     @cached_property
-    def _sharing(self) -> Sequence[tuple[Level, int, int, int]]:
-        """Shared cpus of companions, and the domains in which they have those alone, by level.
-
-        And the last cpu of each of those domains that is shared.
-        """
+    def _sharing(self) -> Sequence[_Sharing]:
         # Many rules may be about the same companions.
         alike = dict.fromkeys([(one.level, one.shared, one.own) for one in self.companions])
-        domains, found = self.domains, list[tuple[Level, int, int, int]]()
+        domains, found = self.domains, list[_Sharing]()
         for level, shared, own in alike:
             indexes = domains.indexes(level, shared) & ~domains.indexes(level, own)
             last = domains.highest(level, shared & domains.members(level, indexes))
-            found.append((level, shared, indexes, last))
+            found.append(_Sharing(level, shared, last, domains.holders(level)))
         return found
 
 

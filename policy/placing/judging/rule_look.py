@@ -35,7 +35,7 @@ class RuleLook:
         self.effort = 0
 
     def broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
-        """The rules about a container's place that do not hold by now."""
+        """The rules about a container's place that do not hold at present."""
         judgement = self._judged(container_id)
         if judgement is None:
             return ()
@@ -45,7 +45,7 @@ class RuleLook:
     def still_broken(
         self, container_id: ContainerId, texts: Sequence[str]
     ) -> tuple[Restriction, ...]:
-        """The rules among those that are told by texts that do not hold by now."""
+        """The rules among those that are told by texts that do not hold at present."""
         judgement = self._judged(container_id) if texts else None
         if judgement is None:
             return ()

@@ -23,8 +23,8 @@ from ...rules.podaffinity.rule_set import (
     is_lasting,
 )
 from ...rules.podaffinity.standing_rules import StandingRule
-from ...rules.podaffinity.term import Term, container_labels
-from ...rules.podaffinity.term_selection import select_spread, select_term
+from ...rules.podaffinity.term import Term
+from ...rules.podaffinity.term_selection import instances, select_counted, select_term
 from ...rules.pulls import SCALE, Pulls
 from .barrier import Barrier, BarrierOwners
 from .guard import guard
@@ -169,9 +169,10 @@ class RuleReading(Struct):
         key = level, allowed, size
         known = self.choices.get(key)
         if known is None:
-            masks, usable = self.books.domains.masks(level), self._usable
-            fits = any((mask & usable).bit_count() >= size for mask in masks)
-            known = self.choices[key] = tuple([one for one in masks if fits and one & allowed])
+            domains = self.books.domains
+            fits = domains.size_max(level, self._usable) >= size
+            masks = domains.masks(level) if fits else ()
+            known = self.choices[key] = tuple([one for one in masks if one & allowed])
         return known
 
     @property
@@ -209,15 +210,15 @@ class RuleReading(Struct):
 
     def _read_spread(self, rule: SpreadRule, pulls: Pulls) -> None:
         domains, level = self.books.domains, rule.level
-        places = select_spread(self.books.affinity.residents, self.container, rule)
+        residents = self.books.affinity.residents
+        counted = select_counted(residents, self.container.pod.namespace, rule)
+        itself = counted & instances(residents, self.container) if counted else 0
+        places = counted & ~itself
         if rule.is_required and self.rules.on_unsatisfiable is not OnUnsatisfiable.DEGRADE:
             self.counted |= places
-        by_count = self.whereabouts.domains_by_count(level, places, self._usable)
-        eligible = sum(bits.bit_count() for bits in by_count.values())
-        least = min(by_count, default=0) if eligible >= rule.min_domains else 0
-        selector = rule.selector
-        counts_itself = selector is not None and selector.matches(container_labels(self.container))
-        most = least + rule.max_skew - counts_itself
+        by_count = self.whereabouts.domains_by_count(level, counted, self._usable, itself)
+        least = rule.least_of(by_count, sum(bits.bit_count() for bits in by_count.values()))
+        most = least + rule.max_skew - rule.counts_itself(self.container)
         full = 0
         for count, bits in by_count.items():
             if count > most:

@@ -9,7 +9,7 @@ from ...configuration.config import OnUnsatisfiable
 from ...model.container import Container, ContainerId
 from ...model.request import CpuType
 from ...rules.podaffinity.standing_rules import StandingRule
-from ..classifier import SYSTEM_NAMESPACE
+from ..wishes.cpu_demand import SYSTEM_NAMESPACE
 from .barrier import BarrierOwners
 
 # Members of an enum are looked up by a call of Python.

@@ -5,8 +5,7 @@ pod. Unless `on-unsatisfiable` says otherwise, a container then gets what it wou
 the annotation, and is told so.
 """
 
-from dataclasses import replace as replace_fields
-
+from msgspec import structs
 from msgspec.structs import replace
 
 from ....topology.model.machine import Machine
@@ -45,7 +44,7 @@ def without_own_cpus(pod: Pod) -> Pod:
     kept = {
         key: text for key, text in pod.annotations.items() if key.partition(".")[0] != EXCLUSIVE_KEY
     }
-    return pod if len(kept) == len(pod.annotations) else replace_fields(pod, annotations=kept)
+    return pod if len(kept) == len(pod.annotations) else structs.replace(pod, annotations=kept)
 
 
 def with_own_cpus(

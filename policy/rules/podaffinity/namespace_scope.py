@@ -85,4 +85,3 @@ class NamespaceScope(Struct, frozen=True):
 
 
 OWN_NAMESPACE: Final = NamespaceScope()
-EVERY_NAMESPACE: Final = NamespaceScope(selector=LabelSelector())

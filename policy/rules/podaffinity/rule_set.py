@@ -1,6 +1,6 @@
 """The rule set of one container: what is required of its place, and what preferred."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -50,6 +50,17 @@ class SpreadRule(Struct, frozen=True, kw_only=True):
             and not is_same_instance(owner, other)
             and self.selector.matches(labels or container_labels(other))
         )
+
+    def counts_itself(self, owner: Container) -> bool:
+        """Whether an owner is one of those that its rule counts, where it comes to them."""
+        return self.selector is not None and self.selector.matches(container_labels(owner))
+
+    def least_of(self, counts: Iterable[int], domains: int) -> int:
+        """The containers in the emptiest of so many domains, by the numbers that occur.
+
+        0 where domains are fewer than `min_domains`: as if there were an empty one.
+        """
+        return min(counts, default=0) if domains >= self.min_domains else 0
 
 
 class PlacementRules(Struct, frozen=True, kw_only=True, dict=True):

@@ -31,6 +31,11 @@ LOOKED_AT_MAX: Final = 32
 """So many different rules of a namespace count of those that are looked at together: nobody who
 writes them decides how long the next newcomer takes. Equal ones are one."""
 
+SPREADS_MAX: Final = 256
+"""So many different required spread rules of a namespace are told apart. Where there are more, each
+is taken for one that counts whoever is asked about: what might be uneven then is looked at again,
+and nobody is moved."""
+
 _FEW: Final = 32
 """So many rules are asked one by one in less time than the keys of a container are looked up."""
 
@@ -55,6 +60,10 @@ class StandingRule(Struct):
         return isinstance(self.rule, RequiredTerm) and self.rule.is_anti
 
 
+_Key = tuple[str, str, str | None]
+_Index = dict[_Key, dict[_GroupName, StandingRule]]
+
+
 class StandingRules:
     """The rules of the containers that are there, by what they need of a newcomer."""
 
@@ -65,7 +74,7 @@ class StandingRules:
         self._groups: dict[_GroupName, StandingRule] = {}
         # A name is as long as its rule: it is looked up as seldom as can be.
         self._groups_of: dict[ContainerId, tuple[tuple[_GroupName, StandingRule], ...]] = {}
-        self._index: dict[tuple[str, str, str | None], dict[_GroupName, StandingRule]] = {}
+        self._index: _Index = {}
         """By index keys."""
         # How many keys of the index are about a label: terms ask for few of a container's labels.
         self._labels: dict[str, int] = {}
@@ -77,6 +86,8 @@ class StandingRules:
         self._spread: dict[str, dict[SpreadRule, dict[ContainerId, Container]]] = {}
         self._requiring: dict[_GroupName, StandingRule] = {}
         """Those that require somebody."""
+        self._requiring_index: _Index = {}
+        """And by index keys."""
         # The containers with rules, by what the instances of one have in common.
         self._instances: dict[InstanceKey, dict[ContainerId, None]] = {}
         self._matching: dict[ContainerId, tuple[Container, Sequence[StandingRule]]] = {}
@@ -91,11 +102,6 @@ class StandingRules:
     def lasting(self) -> Collection[ContainerId]:
         """The containers with rules that are required during execution, oldest first."""
         return self._lasting.keys()
-
-    @property
-    def spreading(self) -> Collection[ContainerId]:
-        """The containers with required spread rules."""
-        return self._spreading.keys()
 
     @property
     def has_required_affinity(self) -> bool:
@@ -149,6 +155,8 @@ class StandingRules:
                 self._index[key] = {}
                 self._labels[key.label] = self._labels.get(key.label, 0) + 1
             self._index[key][name] = group
+            if name in self._requiring:
+                self._requiring_index.setdefault(key, {})[name] = group
             self._sizes[one] = self._sizes.get(one, 0) + 1
         return group
 
@@ -176,12 +184,12 @@ class StandingRules:
             if group.owners:
                 continue
             del self._groups[name]
-            self._requiring.pop(name, None)
+            is_requiring = self._requiring.pop(name, None) is not None
             for key in name[0].term.index_keys(owner):
-                found = self._index[key]
-                del found[name]
-                if not found:
-                    del self._index[key]
+                if is_requiring:
+                    _drop(self._requiring_index, key, name)
+                _drop(self._index, key, name)
+                if key not in self._index:
                     self._labels[key.label] -= 1
                     if not self._labels[key.label]:
                         del self._labels[key.label]
@@ -224,15 +232,24 @@ class StandingRules:
         return known[1]
 
     def _is_required(self, container: Container) -> bool:
-        if len(self._requiring) > _FEW:
-            return any(_requires_somebody(one.rule) for one in self.matching(container))
         labels = container_labels(container)
         instances = self._instances.get(instance_key(container), ())
         return any(
             group.rule.term.includes(next(iter(group.owners.values())), container, labels)
             and any(one not in instances for one in group.owners)
-            for group in self._requiring.values()
+            for group in self.requiring([container])
         )
+
+    def requiring(self, containers: Iterable[Container]) -> Iterable[StandingRule]:
+        """Rules that require somebody, among them all that are about some of these."""
+        if len(self._requiring) <= _FEW:
+            return self._requiring.values()
+        found: dict[_GroupName, StandingRule] = {}
+        names = self._labels.keys()
+        keys = [sought_keys(one, container_labels(one), names) for one in containers]
+        for key in {one for some in keys for one in some}:
+            found.update(self._requiring_index.get(key, {}))
+        return found.values()
 
     def matching(self, newcomer: Container) -> Sequence[StandingRule]:
         """The rules that are about a container, each with its owners but for itself."""
@@ -248,17 +265,27 @@ class StandingRules:
 
     def counting(self, newcomer: Container, owners: Iterable[Container]) -> Iterator[ContainerId]:
         """Owners, among these, of required spread rules that count a newcomer."""
-        if not self._spreading:
+        by_rule = self._spread.get(newcomer.pod.namespace)
+        if not by_rule:
             return
-        labels = container_labels(newcomer)
-        for owner in owners:
-            spread = self.of(owner.id).spread
-            if any(one.is_required and one.matches(owner, newcomer, labels) for one in spread):
+        are_few = len(by_rule) <= SPREADS_MAX
+        about = [some for _, some in self.spread_about(newcomer)] if are_few else by_rule.values()
+        ids = {owner_id for some in about for owner_id in some}
+        key = instance_key(newcomer)
+        for owner in owners if ids else ():
+            if owner.id in ids and instance_key(owner) != key:
                 yield owner.id
 
+    def has_too_many_spreads(self, namespace: str) -> bool:
+        """Whether a namespace has more different required spread rules than are told apart."""
+        return len(self._spread.get(namespace, ())) > SPREADS_MAX
+
     def is_counted(self, container: Container) -> bool:
-        """Whether a required spread rule of another counts a container where it is."""
-        return any(
+        """Whether a required spread rule of another counts a container where it is.
+
+        Or may do so: its namespace has too many of them.
+        """
+        return self.has_too_many_spreads(container.pod.namespace) or any(
             not is_same_instance(owner, container)
             for _, owners in self.spread_about(container)
             for owner in owners.values()
@@ -302,6 +329,14 @@ class StandingRules:
                     others.pop(one, None)
             found.append(StandingRule(group.rule, others, crowd))
         return found
+
+
+def _drop(index: _Index, key: _Key, name: _GroupName) -> None:
+    """Take a rule out of an index, and a key out of it that nothing is left of."""
+    found = index[key]
+    del found[name]
+    if not found:
+        del index[key]
 
 
 def first_of_each_namespace(

@@ -29,14 +29,19 @@ _PSEUDO: Final = {
 
 def select_term(residents: Residents, owner: Container, term: Term) -> int:
     """The containers for which `term.matches` of this owner."""
+    found = select_included(residents, owner, term)
+    return found & ~instances(residents, owner) if found else 0
+
+
+def select_included(residents: Residents, owner: Container, term: Term) -> int:
+    """The containers that a term of this owner `includes`, itself among them if it does."""
     if term.selector is None:
         return 0
     if term.is_pod_scope:
         places = _of_pod(residents, owner)
     else:
         places = _of_namespaces(residents, owner, term)
-    found = _select(residents, term.selector, places)
-    return found & ~instances(residents, owner) if found else 0
+    return _select(residents, term.selector, places)
 
 
 def select_spread(residents: Residents, owner: Container, rule: SpreadRule) -> int:

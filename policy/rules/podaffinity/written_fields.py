@@ -10,6 +10,8 @@ from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScala
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "nodeAffinity": "did you mean 'poolAffinity'?",
+    "nodeSelector": "write the annotation 'pool-selector.pinfold.dev/pod'",
+    "nodeName": "write the annotation 'pool-name.pinfold.dev/pod'",
     "topologySpreadConstraints": "did you mean 'topologySpread'?",
     "matchFields": "name a pool in the annotation 'pool-name.pinfold.dev/pod'",
     "podSelectorTerms": "did you mean 'nodeSelectorTerms'?",

@@ -15,7 +15,7 @@ def published_amounts(machine: Machine, config: Config, allowed: CpuSet) -> Mapp
     """Numbers of cpus that classes to be published could have, by the name of the resource.
 
     Of cpus with the high turbo there are only as many as the hardware warrants in each power
-    domain. What containers hold by now does not matter.
+    domain. What containers hold at present does not matter.
     """
     high = _high_classes(machine, config)
     amounts: dict[str, int] = {}

@@ -44,8 +44,8 @@ def test_an_interrupt_that_is_ignored_from_outside_stays_ignored(
     assert run(tmp_path, start, library, ignored) == (3, "")
 
 
-@pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1"])
-def test_signals_that_a_daemon_takes_orders_by_do_not_end_one_that_loads(
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1", "SIGUSR2"])
+def test_signals_that_a_daemon_takes_orders_by_or_may_get_do_not_end_one_that_loads(
     tmp_path: Path, name: str
 ) -> None:
     library = f"os.kill(os.getpid(), signal.{name}); os._exit(3)"

@@ -1,8 +1,8 @@
 """A pod with resources of its own, as tests of its resizes have it before every front."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 
 GIB = 1 << 30

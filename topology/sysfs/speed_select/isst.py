@@ -64,7 +64,7 @@ class SpeedSelectControl(Protocol):
         ...
 
     def set_core_power(
-        self, domain: SpeedSelect, is_enabled: bool, is_ordered: bool = True
+        self, domain: SpeedSelect, *, is_enabled: bool, is_ordered: bool = True
     ) -> None:
         """Switch SST-CP, with ordered priority (class 0 first) or else the proportional one.
 
@@ -72,7 +72,7 @@ class SpeedSelectControl(Protocol):
         """
         ...
 
-    def set_turbo_frequency(self, domain: SpeedSelect, is_enabled: bool) -> None:
+    def set_turbo_frequency(self, domain: SpeedSelect, *, is_enabled: bool) -> None:
         """Switch SST-TF; SST-BF stays as it is."""
         ...
 

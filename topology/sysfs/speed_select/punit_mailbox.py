@@ -53,7 +53,6 @@ _CORE_REGISTER: Final = 0x20
 _CLASS_SHIFT: Final = 16
 
 _SUPPORTS_TURBO: Final = 1 << 0
-_SUPPORTS_BASE: Final = 1 << 1
 _HAS_TURBO: Final = 1 << 16
 _HAS_BASE: Final = 1 << 17
 _SUPPORTS_CORE_POWER: Final = 1 << 0
@@ -201,7 +200,7 @@ class MailboxControl:
         punit.write(cpu, register, value)
 
     def set_core_power(
-        self, domain: SpeedSelect, is_enabled: bool, is_ordered: bool = True
+        self, domain: SpeedSelect, *, is_enabled: bool, is_ordered: bool = True
     ) -> None:
         """Switch SST-CP, with ordered or proportional priority."""
         punit, cpu = PunitMailbox(self.interface), min(domain.cpus)
@@ -210,7 +209,7 @@ class MailboxControl:
         value |= _PRIORITIES_ORDERED * is_ordered | _PRIORITIES_ON * is_enabled
         punit.send(cpu, _PRIORITIES, value, _WRITES)
 
-    def set_turbo_frequency(self, domain: SpeedSelect, is_enabled: bool) -> None:
+    def set_turbo_frequency(self, domain: SpeedSelect, *, is_enabled: bool) -> None:
         """Switch SST-TF; SST-BF stays as it is."""
         punit, cpu = PunitMailbox(self.interface), min(domain.cpus)
         control = punit.send(cpu, _CONTROL, _level(punit, cpu))

@@ -157,13 +157,13 @@ class TpmiControl:
         self.interface.ask(CLOS, 1, *place, *mhz, weight)
 
     def set_core_power(
-        self, domain: SpeedSelect, is_enabled: bool, is_ordered: bool = True
+        self, domain: SpeedSelect, *, is_enabled: bool, is_ordered: bool = True
     ) -> None:
         """Switch SST-CP, with ordered or proportional priority."""
         priority = _ORDERED if is_ordered else _PROPORTIONAL
         self.interface.ask(CORE_POWER, 1, domain.socket, domain.domain, is_enabled, 0, priority)
 
-    def set_turbo_frequency(self, domain: SpeedSelect, is_enabled: bool) -> None:
+    def set_turbo_frequency(self, domain: SpeedSelect, *, is_enabled: bool) -> None:
         """Switch SST-TF; SST-BF stays as it is."""
         levels = self.interface.ask(LEVELS, domain.socket, domain.domain, *[0] * 9)
         features = levels[6] & ~_TURBO_FREQUENCY | _TURBO_FREQUENCY * is_enabled

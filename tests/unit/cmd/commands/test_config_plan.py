@@ -1,6 +1,5 @@
 """`pinfold config plan` against the state file of a daemon."""
 
-import dataclasses
 import json
 import logging
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from msgspec import structs
 
 from pinfold.cmd.pinfold import main
 from pinfold.cmd.state.saved_states import SavedStates
@@ -146,8 +146,8 @@ def test_what_is_asked_for_in_vain_from_then_on_is_said(tmp_path: Path) -> None:
     engine = Engine(read, Config(reserved_resources=Amounts(cpu="cpuset:0")))
     web = container("web", 2000)
     key = "irq-affinity.resource-policy.nri.io/container.web"
-    pod = dataclasses.replace(web.pod, annotations={key: "claim: ['*eth0*']"})
-    engine.create(dataclasses.replace(web, pod=pod))
+    pod = structs.replace(web.pod, annotations={key: "claim: ['*eth0*']"})
+    engine.create(structs.replace(web, pod=pod))
     StateFile(tmp_path, LOG).write(SavedStates().of(engine.snapshot()))
     file = tmp_path / "node.yaml"
     file.write_text('reservedResources: {cpu: "cpuset:0"}\ncontrollableInterrupts: ["*nvme*"]\n')

@@ -109,6 +109,18 @@ def test_an_old_domain_is_advice_and_says_what_to_write() -> None:
             [(2, "scenario", "a: unknown field 'taht' — did you mean 'that'?")],
             id="a scenario with the id of a table that is passed over",
         ),
+        pytest.param(
+            "scenarios:\n- id: a\n  steps:\n  - {do: start}\n"
+            "  - {do: update_pod, pod: b, cpu_req: 2, note: x, labels: {c: d}}\n"
+            "  - {do: create_pod, pod: b, containers: [{name: c}], expect_update_error: no}\n"
+            "  - {do: stop, pod: b}\n  - {do: fly, pod: b}\n",
+            [
+                (5, "scenario", "a: field 'labels' has no effect in update_pod — it has pod, name"),
+                (6, "scenario", "a: field 'expect_update_error' has no effect in create_pod — it"),
+                (7, "scenario", "a: field 'pod' has no effect in stop — it has none"),
+            ],
+            id="a scenario with fields that steps of other kinds have",
+        ),
         pytest.param("a: [\n", [(2, "annotation", "manifest: not valid YAML")], id="no YAML"),
     ],
 )

@@ -83,7 +83,7 @@ def test_amounts_of_memory_that_are_not_for_containers_are_shown(tmp_path: Path)
     assert json.loads(result.stdout)["withheld_memory_bytes"] == 0
 
 
-def test_the_configuration_counts(tmp_path: Path) -> None:
+def test_pools_are_those_of_the_configuration(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("reservedResources: {cpu: 'cpuset:8-9,99'}\n")
     result = run("--machine", SPEC, "--config", str(config))

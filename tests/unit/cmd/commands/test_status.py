@@ -13,7 +13,7 @@ from pinfold.cmd.control.documents import RuntimeDocument
 from pinfold.cmd.control.status_document import status_document
 from pinfold.cmd.pinfold import main
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.gauges.gauge_reader import read_gauges
+from pinfold.policy.engine.gauges.gauge_reader import GaugeReader
 from pinfold.policy.engine.pool_drawing import spare_supplies
 from pinfold.policy.model.container import (
     Container,
@@ -44,7 +44,7 @@ def pinfold(node: AskedNode, *arguments: str) -> Result:
 
 
 @pytest.mark.parametrize("name", ["status", "ps"])
-def test_table_for_people(node: AskedNode, name: str) -> None:
+def test_tables_for_people_show_pools_containers_and_problems(node: AskedNode, name: str) -> None:
     run = pinfold(node, name)
     assert run.exit_code == 0, run.output
     lines = run.output.splitlines()
@@ -117,7 +117,7 @@ def test_what_is_free_is_what_explain_and_the_metrics_say(
     (pool,) = status_document(snapshot, runtime, {}, {}, ()).pools
     assert pool.free_milli == spare_supplies(snapshot)[0].shared_milli == free_milli
     name = "policy.topologyaware.zone.cpu.shared.available"
-    (metric,) = [one for one in read_gauges(snapshot, {}) if one.name == name]
+    (metric,) = [one for one in GaugeReader().read(snapshot, {}) if one.name == name]
     assert metric.values == [free_milli / 1000]
     asked = Container(
         id=ContainerId("more"),
@@ -179,5 +179,5 @@ def test_nobody_to_ask_is_status_two_with_one_line(tmp_path: Path) -> None:
         pytest.param(1, 0, "··········", id="a pool without cpus"),
     ],
 )
-def test_bars(part: int, whole: int, shown: str) -> None:
+def test_a_bar_shows_the_share_that_is_taken(part: int, whole: int, shown: str) -> None:
     assert bar(part, whole) == shown

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pinfold.cmd.control.container_names import ControlRequestError, find_container
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId

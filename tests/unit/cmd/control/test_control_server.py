@@ -4,6 +4,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -130,6 +131,29 @@ def test_grpc_and_the_service_wait_for_somebody_who_asks(tmp_path: Path) -> None
     finally:
         node.stop()
     assert [one.name for one in tmp_path.iterdir()] == ["control.sock.lock"]
+
+
+def test_a_socket_that_was_deleted_under_the_daemon_is_made_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    node = AskedNode(folder)
+    node.start()
+    try:
+        for number in range(2):
+            assert node.client.status().runtime.connected
+            shutil.rmtree(folder)
+            with pytest.raises(ControlError):
+                node.client.status()
+            for _ in range(2):
+                node.server.follow()
+                assert node.client.status().runtime.connected, "by another inner socket, too"
+            told = [one for one in caplog.messages if "was gone, and is made anew" in one]
+            assert len(told) == number + 1
+    finally:
+        node.stop()
+    assert [one.name for one in folder.iterdir()] == ["control.sock.lock"]
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,83 @@ def test_a_socket_of_another_daemon_in_our_place_is_not_removed(tmp_path: Path) 
     assert path.exists()
 
 
+def remove_socket(folder: Path) -> None:
+    (folder / "control.sock").unlink()
+
+
+def clean(folder: Path) -> None:
+    for one in folder.iterdir():
+        one.unlink()
+
+
+def remove(folder: Path) -> None:
+    clean(folder)
+    folder.rmdir()
+
+
+@pytest.mark.parametrize(
+    "take_away",
+    [
+        pytest.param(remove_socket, id="the socket"),
+        pytest.param(clean, id="the socket and its lock"),
+        pytest.param(remove, id="their folder"),
+    ],
+)
+def test_what_was_deleted_is_made_again_and_is_still_ours_alone(
+    tmp_path: Path, take_away: Callable[[Path], object]
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    folder.chmod(0o755)
+    path = folder / "control.sock"
+    made = ControlSocket(path)
+    assert made.is_there
+    take_away(folder)
+    assert not made.is_there
+    # As that of the service: a group could not reach a socket in the folder that it leaves.
+    before = os.umask(0o077)
+    try:
+        with made.listener:
+            made.renew()
+    finally:
+        os.umask(before)
+    assert made.is_there
+    assert (connects(path), mode(path), mode(folder)) == (True, 0o600, 0o755)
+    clock, sleep = hasty()
+    with pytest.raises(ControlInUseError):
+        ControlSocket(path, clock, sleep)
+    made.close()
+    assert not path.exists()
+
+
+def test_a_deleted_socket_in_whose_place_another_daemon_listens_stays_so(tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+    before = len(os.listdir("/proc/self/fd"))
+    made = ControlSocket(path)
+    clean(tmp_path)
+    other = ControlSocket(path)
+    assert not made.is_there
+    for _ in range(2):
+        with pytest.raises(ControlInUseError):
+            made.renew()
+    made.close()
+    assert connects(path)
+    other.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_socket_that_cannot_be_made_again_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "control.sock"
+    path.parent.mkdir()
+    made = ControlSocket(path)
+    remove(path.parent)
+    path.parent.touch()
+    assert not made.is_there
+    with pytest.raises(ControlSocketError, match="gone, and cannot be made again: not a directory"):
+        made.renew()
+    made.close()
+
+
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [

@@ -16,7 +16,7 @@ from pinfold.cmd.control.following.decision_feed import WAITING_MAX, DecisionFee
 from pinfold.cmd.control.stream_places import STREAMS_MAX
 from pinfold.cmd.pinfold import main
 from pinfold.nri.dispatch.report import Released
-from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 
 from ..daemon.paper_node import burstable, guaranteed
 from .asked_node import AskedNode
@@ -73,7 +73,8 @@ def test_one_more_than_there_are_places_is_told_so(node: AskedNode) -> None:
 
 def test_a_follower_that_does_not_read_loses_what_it_has_no_room_for() -> None:
     feed = DecisionFeed()
-    gone = Released(Container.__new__(Container), ())
+    pod = Pod(id=PodId("p"), name="p")
+    gone = Released(Container(id=ContainerId("c"), name="c", pod=pod), ())
     with feed.following() as follower:
         for at in range(WAITING_MAX + 3):
             feed.give(at, gone)

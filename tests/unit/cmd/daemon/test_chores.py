@@ -27,7 +27,8 @@ from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.configuration.config import Amounts, Config
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.configuration.config_text import read_config
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import write_tree
@@ -323,6 +324,39 @@ def test_another_cpu_is_reserved_where_the_reserved_one_went_offline(
     assert node.told("dns")[0] == "0"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(
+            "reservedResources:\n  cpu: cpuset:0\n",
+            "pinfold.yaml:2:3: reservedResources.cpu: no cpu of 'cpuset:0' is online (offline are"
+            " 0): cpus 1 are reserved instead",
+            id="a warning",
+        ),
+        pytest.param(
+            "reservedResources:\n  cpu: cpuset:0\n  memory: nodeset:0\n"
+            "availableResources:\n  memory: cpuset:0,4\n",
+            "cpus 1-7 are online now: pinfold.yaml:3:3: reservedResources.memory: nodes 0 of"
+            " 'nodeset:0' are not among the available nodes 1 — take them out here or add them to"
+            " availableResources.memory; still counting on 0-7",
+            id="a fault",
+        ),
+    ],
+)
+def test_what_offline_cpus_do_to_a_configuration_is_told_with_file_and_line(
+    text: str, said: str, run: Run, tree: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = read_config(text, "pinfold.yaml")
+    node = run(read_machine(str(tree)), root=tree, settings=written.config)
+    node.daemon.written = written
+    (tree / ONLINE).write_text("1-7\n")
+    for _ in range(2):
+        node.pass_seconds(CPUS_SECONDS)
+    about_it = [one for one in caplog.messages if "reservedResources" in one]
+    assert about_it[-1] == said
+    assert all("pinfold.yaml:" in one for one in about_it)
+
+
 def test_cpus_the_configuration_cannot_do_without_are_missed_once(
     run: Run, tree: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -400,7 +434,8 @@ def test_what_the_machine_cannot_have_of_a_changed_file_is_told_once(
     reload_after(SETTINGS + classes)
     said = [one.getMessage() for one in caplog.records if "Speed Select" in one.getMessage()]
     (line,) = said
-    assert line.startswith("cpuClasses: pctPriority: no effect, this machine shows no Speed Select")
+    what = "cpuClasses: pctPriority: no effect, this machine shows no Speed Select"
+    assert f"/pinfold.yaml:2:1: {what}" in line
 
 
 def test_a_file_that_changes_is_put_in_force(

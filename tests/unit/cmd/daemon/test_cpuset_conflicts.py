@@ -43,7 +43,9 @@ STATIC: dict[str, object] = {
         ),
     ],
 )
-def test_managers(tmp_path: Path, files: dict[str, str], expected: KubeletManagers) -> None:
+def test_managers_of_the_kubelet_are_read_from_its_state_files(
+    tmp_path: Path, files: dict[str, str], expected: KubeletManagers
+) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     assert read_managers(tmp_path) == expected

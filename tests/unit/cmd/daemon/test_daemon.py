@@ -302,6 +302,23 @@ def test_watchdog_is_fed(start: Start) -> None:
     assert daemon.end() == 0
 
 
+def test_warnings_about_the_configuration_name_file_and_line_at_the_start_and_at_a_reload(
+    tmp_path: Path, start: Start
+) -> None:
+    config = tmp_path / "pinfold.yaml"
+    config.write_text("availableResources:\n  cpu: cpuset:0-9\n")
+    daemon = start("--runtime=embedded")
+    daemon.await_notice("READY=1")
+    config.write_text("\navailableResources:\n  cpu: cpuset:0-8\n")
+    daemon.await_notice("STATUS=configuration reloaded")
+    assert daemon.end() == 0
+    said = [one for one in daemon.log.read_text().splitlines() if "not online" in one]
+    assert [one.partition(str(tmp_path))[2] for one in said] == [
+        "/pinfold.yaml:2:3: availableResources.cpu: cpus 8-9 of 'cpuset:0-9' are not online",
+        "/pinfold.yaml:3:3: availableResources.cpu: cpus 8 of 'cpuset:0-8' are not online",
+    ]
+
+
 def unread_pipe() -> tuple[int, int]:
     """The ends of the smallest pipe there is, which nobody reads."""
     reading, writing = os.pipe()
@@ -386,32 +403,50 @@ def test_plugin_started_by_its_runtime_serves_the_socket_it_got_and_ends_with_it
     assert (tmp_path / "state.json").exists()
 
 
-def test_plugin_started_beside_another_daemon_registers_before_its_runtime_gives_up(
+def test_plugin_started_beside_another_daemon_registers_in_time_and_remembers_nothing(
     tmp_path: Path, start: Start
 ) -> None:
     folder = tmp_path / "state"
     service = start("--runtime=embedded", f"--state-dir={folder}")
     service.await_notice("READY=1")
-    ours, theirs = socket.socketpair()
-    ours.settimeout(SECONDS)
+    until = time.monotonic() + SECONDS
+    while "state.json" not in state_of(folder) and time.monotonic() < until:
+        time.sleep(0.05)
+    kept = state_of(folder)
+    runtime = EmbeddedRuntime(request_timeout_seconds=SECONDS)
+    theirs = runtime.connect()
     begun = time.monotonic()
     plugin = subprocess.Popen(
         [*(sys.executable, "-m", "pinfold.cmd.pinfoldd"), f"--machine={MACHINE}"],
         pass_fds=[theirs.fileno()],
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         env={"STATE_DIRECTORY": str(folder), "NRI_PLUGIN_SOCKET": str(theirs.fileno())},
     )
     theirs.close()
     try:
-        assert ours.recv(1)
+        assert runtime.wait_until_synchronized(SECONDS)
         # Runtimes wait for five; and it waits for three, once, as the other one might be ending.
         assert time.monotonic() - begun < 6
-        ours.close()
-        plugin.wait(SECONDS)
+        runtime.run_pod(nri_pb2.PodSandbox(id="p", name="p"))
+        container = nri_pb2.Container(id="c", pod_sandbox_id="p", name="c")
+        assert runtime.create(container).linux.resources.cpu.cpus
+        runtime.drop()
+        errors = plugin.communicate(timeout=SECONDS)[1].decode()
     finally:
         plugin.kill()
         plugin.wait(SECONDS)
+    assert state_of(folder) == kept
+    assert (
+        f"--state-dir: {folder}: another pinfoldd keeps its state there — stop it, or name another"
+        " folder; nothing is remembered here"
+    ) in errors
+    assert "listens there" not in errors, "that is the other daemon's place, too"
     assert service.end() == 0
+
+
+def state_of(folder: Path) -> dict[str, bytes]:
+    """The content of the files in a state directory, and the names of its sockets."""
+    return {one.name: one.read_bytes() if one.is_file() else b"" for one in folder.iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -449,6 +484,16 @@ def test_plugin_started_beside_another_daemon_registers_before_its_runtime_gives
         ),
         pytest.param(["--machine=cheese:2"], "cheese", id="a machine that makes no sense"),
         pytest.param(
+            ["--runtime=embedded", "--kernel-root=/nonexistent"],
+            "--kernel-root: /nonexistent: no folder is there — name the one with sys/ and proc/ in",
+            id="a kernel that is not there",
+        ),
+        pytest.param(
+            ["--runtime=embedded", "--kernel-root=/dev/null"],
+            "--kernel-root: /dev/null: no folder is there",
+            id="a kernel that is a file",
+        ),
+        pytest.param(
             ["--manifest=pods.yaml"],
             "pinfoldd: --manifest needs --runtime embedded",
             id="pods for a real runtime",
@@ -474,6 +519,7 @@ LOADED_WHERE_USED: Final = (
     *("grpc", "google.rpc", "rich", "cpuinfo", "psutil", "prometheus_client", "uvicorn", "h11"),
     *("h2", "asyncio", "ssl", "http", "email", "multiprocessing", "importlib.metadata", "tempfile"),
     *("urllib.request", "subprocess", "tarfile", "lzma", "zipfile", "difflib"),
+    *("hashlib", "_hashlib"),
     *("pinfold.nri.embedded", "pinfold.nri.api.cri_pb2", "pinfold.nri.api.podresources_pb2"),
     *("pinfold.policy.manifests", "pinfold.policy.scenarios", "pinfold.policy.engine.gauges"),
     *("pinfold.topology.made", "pinfold.topology.sysfs.archive"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.manifests.manifest import PodSpec
+from pinfold.policy.manifests.pod_spec import PodSpec
 from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
@@ -59,7 +59,9 @@ def paged(name: str, total: int, size: int = LARGE, milli: int = 1000) -> PodSpe
 def left(node: PaperNode, size: int = LARGE) -> int:
     """Bytes in pages that nobody holds, by the policy's books."""
     node.daemon.engine.check()
-    return node.daemon.engine.snapshot().memory.free_page_bytes(size)
+    memory = node.daemon.engine.snapshot().memory
+    held = sum(holding.pages().get(size, 0) for holding, _ in memory.holdings)
+    return size * (memory.nodes.page_count(memory.nodes.with_memory, size) - held)
 
 
 def test_containers_go_where_pages_are_and_not_where_they_ran_out(run: Run) -> None:

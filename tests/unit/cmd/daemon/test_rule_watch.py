@@ -12,7 +12,7 @@ from pinfold.cmd.report.decision_log import DecisionLog
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import start_pods
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 from pinfold.topology.made.spec import machine_from_spec
 from tests.unit.cmd.daemon.paper_node import PATIENT, config

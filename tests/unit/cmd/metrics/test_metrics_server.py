@@ -36,7 +36,7 @@ from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.configuration.endpoint import Endpoint
 from pinfold.policy.engine.gauges.gauge import Gauge
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.made.generator import machine_snapshot

@@ -1,7 +1,6 @@
 import json
 import logging
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from pinfold.nri.dispatch.report import (
     Happening,
     Outcome,
     Released,
+    SocketLost,
     Synchronized,
     Unsupported,
     Updated,
@@ -112,6 +112,20 @@ DECISION = Decision(
             Answered("StopContainer", 0.0015, Outcome.DONE),
             ["DEBUG method=StopContainer outcome=done microseconds=1500"],
             id="an answer in time is for debugging",
+        ),
+        pytest.param(
+            SocketLost("/run/p/cri.sock"),
+            ["WARNING /run/p/cri.sock: the kubelet's socket was gone, and is made anew"],
+            id="the kubelet's socket was deleted",
+        ),
+        pytest.param(
+            SocketLost("/run/p/cri.sock", "[Errno 30] Read-only file system"),
+            [
+                "ERROR /run/p/cri.sock: the kubelet's socket is gone, and cannot be made again:"
+                " [Errno 30] Read-only file system — start pinfoldd anew; containers keep their"
+                " cpus"
+            ],
+            id="the kubelet's socket was deleted for good",
         ),
         pytest.param(
             Updated((ID,), "no answer"),
@@ -219,7 +233,11 @@ HOSTILE = (
     "happening",
     [
         pytest.param(
-            Decided(event="create", container=replace(CONTAINER, name=HOSTILE), decision=DECISION),
+            Decided(
+                event="create",
+                container=structs.replace(CONTAINER, name=HOSTILE),
+                decision=DECISION,
+            ),
             id="a name",
         ),
         pytest.param(

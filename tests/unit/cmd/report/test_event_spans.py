@@ -5,7 +5,7 @@
 
 from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -103,9 +103,9 @@ def test_decisions_have_the_names_and_the_place_of_their_containers(told: Told) 
 
 def test_a_pod_is_told_by_the_uid_that_kubernetes_gave_it(told: Told) -> None:
     known = next(one for one in told.happenings if isinstance(one, Decided))
-    pod = replace(known.container.pod, uid="5c0a")
+    pod = structs.replace(known.container.pod, uid="5c0a")
     for uid, expected in (("5c0a", "5c0a"), ("", None)):
-        container = replace(known.container, pod=replace(pod, uid=uid))
+        container = structs.replace(known.container, pod=structs.replace(pod, uid=uid))
         (span,) = spans_of(structs.replace(known, container=container))
         assert attributes(span).get("k8s.pod.uid") == expected
 

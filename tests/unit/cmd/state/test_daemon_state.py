@@ -1,8 +1,8 @@
-import dataclasses
 import hashlib
 import logging
 import os
 import queue
+import shutil
 from collections.abc import Callable, Generator, Mapping
 from logging.handlers import QueueHandler
 from pathlib import Path
@@ -22,7 +22,15 @@ from pinfold.cmd.state.saved_container import (
 )
 from pinfold.cmd.state.saved_pods import TEXT_BYTES_MAX, SavedPods
 from pinfold.cmd.state.saved_states import SavedStates, saved_machine
-from pinfold.cmd.state.state_file import SavedMachine, State, StateFile, load_state, read_state
+from pinfold.cmd.state.state_file import (
+    SavedMachine,
+    State,
+    StateFile,
+    StateFileError,
+    load_state,
+    read_state,
+)
+from pinfold.cmd.state.state_folder import StateFolderInUseError, claim_folder
 from pinfold.cmd.state.state_keeper import StateKeeper
 from pinfold.nri.dispatch.report import Synchronized
 from pinfold.nri.embedded.embedded_cri import embedded_link
@@ -32,7 +40,7 @@ from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import (
     Container,
     ContainerId,
@@ -175,7 +183,7 @@ def test_a_pen_and_the_size_of_a_pod_are_remembered() -> None:
         pen=ContainerId("pod p"),
         rest=CpuSet.of(2, 3),
     )
-    larger = dataclasses.replace(size, cpu_request_milli=6000, cpu_limit_milli=6000)
+    larger = structs.replace(size, cpu_request_milli=6000, cpu_limit_milli=6000)
     node = PlacedContainer(container, CpuSet.of(1), None, grant, POOL, pod_size=larger)
     (saved,) = SavedPods().collect([node])
     (again,) = saved.containers
@@ -228,10 +236,10 @@ def put_aside(tmp_path: Path) -> Path:
         pytest.param(b"[" * 100_000, "state.json", id="brackets without end"),
         pytest.param(
             b'{"version": 1, "containers": {"c1": {"pool": "p"}}}',
-            "version 1 is not 2 or 3",
+            "version 1 is not 2, 3 or 4",
             id="an earlier version's",
         ),
-        pytest.param(b'{"version": 99}', "version 99 is not 2 or 3", id="a later version's"),
+        pytest.param(b'{"version": 99}', "version 99 is not 2, 3 or 4", id="a later version's"),
         pytest.param(b'{"version": 2, "state": {}}', "the checksum is not", id="no checksum"),
     ],
 )
@@ -379,6 +387,27 @@ def test_a_state_of_the_version_before_is_read(tmp_path: Path) -> None:
     file = {"version": 2, "checksum": checksum, "state": msgspec.Raw(content)}
     (tmp_path / "state.json").write_bytes(msgspec.json.encode(file))
     assert read_state(tmp_path, LOG) == STATE
+
+
+def test_a_checksum_of_an_older_daemon_is_believed_where_it_is_right(tmp_path: Path) -> None:
+    content = msgspec.json.encode(STATE)
+    checksum = hashlib.sha256(content).hexdigest()
+    file = {"version": 3, "checksum": checksum, "state": msgspec.Raw(content)}
+    (tmp_path / "state.json").write_bytes(msgspec.json.encode(file))
+    assert read_state(tmp_path, LOG) == STATE
+    file["checksum"] = checksum[::-1]
+    (tmp_path / "state.json").write_bytes(msgspec.json.encode(file))
+    put_aside(tmp_path)
+
+
+def test_advice_is_taken_from_a_state_that_cannot_tell_what_runs(tmp_path: Path) -> None:
+    (pod,) = STATE.pods
+    odd = tuple(msgspec.structs.replace(one, cpus="1-") for one in pod.containers)
+    state = msgspec.structs.replace(STATE, pods=(msgspec.structs.replace(pod, containers=odd),))
+    StateFile(tmp_path, LOG).write(state)
+    assert read_state(tmp_path, LOG).advice() == STATE.advice()
+    with pytest.raises(StateFileError, match="'1-'"):
+        load_state(tmp_path / "state.json")
 
 
 (POOL,) = Engine(MACHINE, Config()).tree.pools
@@ -649,6 +678,32 @@ def test_folder_that_cannot_be_written_is_told_once(
     assert [one.getMessage() for one in caplog.records] == [
         f"{tmp_path}/none: No such file or directory — the state is not saved"
     ]
+
+
+def test_a_folder_that_was_deleted_meanwhile_is_made_and_claimed_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "state"
+    claim_folder(folder)
+    runtime = EmbeddedRuntime()
+    keeper = StateKeeper(folder, LOG, pause_seconds=0)
+    daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
+    keeper.start(daemon.plugin)
+    daemon.start()
+    assert runtime.wait_until_synchronized(5)
+    while folder.exists():
+        # The first state may be written meanwhile.
+        shutil.rmtree(folder, ignore_errors=True)
+    assert not start_pods(runtime, [mixed("one")], 8 << 30)
+    daemon.plugin.settle()
+    keeper.stop()
+    daemon.stop()
+    assert [one.name for one in read_state(folder, LOG).running()] == ["one"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert f"{folder}: the state directory was gone, and is made anew" in caplog.messages
+    times = iter((0.0, 9.0))
+    with pytest.raises(StateFolderInUseError):
+        claim_folder(folder, lambda: next(times), lambda _seconds: None)
 
 
 def test_a_fault_of_ours_ends_no_saving(caplog: pytest.LogCaptureFixture) -> None:

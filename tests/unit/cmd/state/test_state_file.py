@@ -1,15 +1,15 @@
 """The file of a state: the same bytes, whether made anew or of what is kept from the last time."""
 
-import hashlib
 import logging
 import os
 import random
+import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.cmd.state.state_file import State, StateFile, load_state
@@ -113,8 +113,8 @@ def walk(seed: int) -> Iterator[Snapshot]:
 def anew(state: State) -> bytes:
     """The file of a state, encoded as a whole."""
     content = msgspec.json.encode(msgspec.to_builtins(state, str_keys=True), order="sorted")
-    checksum = hashlib.sha256(content).hexdigest()
-    file = {"version": 3, "checksum": checksum, "state": msgspec.Raw(content)}
+    checksum = f"{zlib.crc32(content):08x}-{len(content)}"
+    file = {"version": 4, "checksum": checksum, "state": msgspec.Raw(content)}
     return msgspec.json.encode(file)
 
 

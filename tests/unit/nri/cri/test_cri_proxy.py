@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import shutil
 import threading
 import time
 from collections.abc import Generator
@@ -14,7 +15,13 @@ import pytest
 
 from pinfold.nri.api import cri_pb2 as api
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.dispatch.report import Connected, Disconnected, Released, Synchronized
+from pinfold.nri.dispatch.report import (
+    Connected,
+    Disconnected,
+    Released,
+    SocketLost,
+    Synchronized,
+)
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.policy.model.container import ContainerState
 from tests.e2e.cri import Cri
@@ -46,6 +53,10 @@ def has_grants(node: ProxiedNode, count: int) -> bool:
 
 def releases(node: ProxiedNode) -> int:
     return sum(isinstance(one, Released) for one in node.happenings)
+
+
+def losses(node: ProxiedNode) -> list[SocketLost]:
+    return [one for one in node.happenings if isinstance(one, SocketLost)]
 
 
 def code(error: grpc.RpcError) -> grpc.StatusCode:
@@ -503,6 +514,71 @@ def test_a_proxy_before_its_runtime_lets_nobody_in_unplaced(tmp_path: Path) -> N
         assert has_grants(node, 1)
     finally:
         node.close()
+
+
+def test_a_socket_that_was_deleted_under_the_proxy_is_made_again(node: ProxiedNode) -> None:
+    own = node.run("own", 2000)
+    for _ in range(2):
+        told = len(losses(node))
+        shutil.rmtree(node.socket.parent)
+        while len(losses(node)) == told:
+            time.sleep(0.02)
+        client = RawClient(node.socket)
+        client.unary("Version", b"", wait_for_ready=True)
+        client.channel.close()
+    assert losses(node) == [SocketLost(str(node.socket))] * 2
+    assert node.cpus(own) == "1-2", "by the connection that is there"
+    assert node.cpus(node.run("other", 1000)) == "3"
+
+
+def test_sockets_that_are_deleted_again_and_again_do_not_pile_up(node: ProxiedNode) -> None:
+    def listening() -> int:
+        # Flags of a socket that listens. Source: proc_net(5), include/linux/net.h.
+        lines = Path("/proc/net/unix").read_text().splitlines()
+        folder = str(node.socket.parent)
+        return sum(" 00010000 " in one and folder in one for one in lines)
+
+    own = node.run("own", 2000)
+    for number in range(6):
+        shutil.rmtree(node.socket.parent)
+        while len(losses(node)) == number:
+            time.sleep(0.02)
+    until = time.monotonic() + 5
+    while listening() > 4 and time.monotonic() < until:
+        time.sleep(0.02)
+    assert listening() == 4
+    assert node.cpus(node.run("other", 1000)) == "3", "by the client of the first socket"
+    assert node.cpus(own) == "1-2"
+
+
+def test_a_file_in_the_place_of_the_proxys_folder_ends_nothing(node: ProxiedNode) -> None:
+    own = node.run("own", 2000)
+    folder = node.socket.parent
+    shutil.rmtree(folder)
+    folder.touch()
+    while not losses(node):
+        time.sleep(0.02)
+    assert losses(node) == [SocketLost(str(node.socket), "not a directory")]
+    assert node.cpus(own) == "1-2", "by the connection that is there"
+    folder.unlink()
+    while len(losses(node)) == 1:
+        time.sleep(0.02)
+    assert losses(node)[1:] == [SocketLost(str(node.socket))]
+    client = RawClient(node.socket)
+    client.unary("Version", b"", wait_for_ready=True)
+    client.channel.close()
+
+
+def test_the_proxys_folder_is_made_again_with_the_mode_that_it_had(node: ProxiedNode) -> None:
+    folder = node.socket.parent
+    node.end_proxy()
+    folder.chmod(0o755)
+    node.start_proxy()
+    assert node.proxy.wait_until_ready(10)
+    shutil.rmtree(folder)
+    while not losses(node):
+        time.sleep(0.02)
+    assert folder.stat().st_mode & 0o777 == 0o755
 
 
 def test_fifty_calls_at_once_leave_no_cpu_to_two(node: ProxiedNode) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from pinfold.nri.cri.relay import Hook, Passage, RefusedCallError
+from pinfold.nri.cri.relay import CallFailure, Hook, Passage, RefusedCallError
 from pinfold.nri.cri.upstream import MESSAGE_BYTES_MAX
 from tests.unit.nri.cri.raw_runtime import DETAILS, RawClient, RawRuntime, relaying, serving
 
@@ -150,7 +150,7 @@ class Watched:
     """A hook that changes the request, and what it was told of the outcome."""
 
     def __init__(self) -> None:
-        self.outcomes: list[bytes | bool] = []
+        self.outcomes: list[bytes | CallFailure] = []
         self.is_told = threading.Event()
 
     async def hook(self, request: bytes) -> Passage:
@@ -158,7 +158,7 @@ class Watched:
             raise RefusedCallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "the whole reason")
         return Passage(request=request + b"!", done=self._told, failed=self._told)
 
-    def _told(self, outcome: bytes | bool) -> None:
+    def _told(self, outcome: bytes | CallFailure) -> None:
         self.outcomes.append(outcome)
         self.is_told.set()
 
@@ -191,19 +191,23 @@ def test_a_hooked_call_that_fails_is_told_so_for_certain_and_once(
 ) -> None:
     with pytest.raises(grpc.RpcError):
         client.unary(name, b"")
-    assert watched.outcomes == [True]
+    assert watched.outcomes == [CallFailure.NOT_DONE]
 
 
 @pytest.mark.parametrize(
-    ("text", "is_certain"),
-    [("Stream removed", False), ("Stream removed (Socket closed)", False), ("no such image", True)],
+    ("text", "failure"),
+    [
+        ("Stream removed", CallFailure.UNKNOWN),
+        ("Stream removed (Socket closed)", CallFailure.UNKNOWN),
+        ("no such image", CallFailure.NOT_DONE),
+    ],
 )
 def test_a_hooked_call_that_fails_with_its_connection_has_an_unknown_end(
-    watched: Watched, client: RawClient, text: str, *, is_certain: bool
+    watched: Watched, client: RawClient, text: str, failure: CallFailure
 ) -> None:
     with pytest.raises(grpc.RpcError):
         client.unary("Lost", text.encode())
-    assert watched.outcomes == [is_certain]
+    assert watched.outcomes == [failure]
 
 
 def test_a_hooked_call_that_fails_has_the_metadata_that_went_ahead_of_the_failure(
@@ -245,7 +249,7 @@ def test_a_hooked_call_that_is_cancelled_or_late_has_an_unknown_end(
     with pytest.raises(grpc.RpcError):
         client.unary("Wait", b"", timeout=0.3)
     assert watched.is_told.wait(5)
-    assert watched.outcomes == [False]
+    assert watched.outcomes == [CallFailure.UNKNOWN]
 
 
 def test_a_refused_call_never_reaches_the_runtime(watched: Watched, client: RawClient) -> None:
@@ -259,7 +263,7 @@ def test_a_refused_call_never_reaches_the_runtime(watched: Watched, client: RawC
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_fault_in_a_hook_fails_no_call(tmp_path: Path, client: RawClient, is_late: bool) -> None:
-    outcomes: list[bool] = []
+    outcomes: list[CallFailure] = []
 
     def fail(_reply: bytes) -> None:
         raise ValueError("a fault")
@@ -276,7 +280,9 @@ def test_a_fault_in_a_hook_fails_no_call(tmp_path: Path, client: RawClient, is_l
         reply, _ = client.unary("Echo", b"here")
     assert reply == b"here"
     assert faults == ["a fault"]
-    assert outcomes == ([False] if is_late else []), "a list is to tell what came of it"
+    assert outcomes == ([CallFailure.UNKNOWN] if is_late else []), (
+        "a list is to tell what came of it"
+    )
 
 
 def test_the_end_of_a_hooked_call_goes_through(tmp_path: Path, client: RawClient) -> None:
@@ -290,4 +296,4 @@ def test_the_end_of_a_hooked_call_goes_through(tmp_path: Path, client: RawClient
         call.cancel()
         assert runtime.is_cancelled.wait(5)
         assert watched.is_told.wait(5)
-    assert watched.outcomes == [False]
+    assert watched.outcomes == [CallFailure.UNKNOWN]

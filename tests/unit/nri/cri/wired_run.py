@@ -18,7 +18,7 @@ from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.reason import reason_of
 from pinfold.policy.hints.hint_text import TEST_APIS
-from pinfold.policy.manifests.manifest import PodSpec
+from pinfold.policy.manifests.pod_spec import PodSpec
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Dropped, GrantKind
 from pinfold.policy.model.kubelet_resources import linux_resources

@@ -24,7 +24,7 @@ from pinfold.nri.hints.hint_finder import HintFinder
 from pinfold.nri.plugin.plugin import Plugin, Timing
 from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.policy.model.memory_qos import MemoryQos, memory_entries

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from pinfold.nri.dispatch.actuator import SILENCE_SECONDS, SUSPECT, Actuator, NoAnswerError
+from pinfold.nri.dispatch.actuator import SILENCE_SECONDS, Actuator, NoAnswerError
 from pinfold.nri.dispatch.report import (
     Crashed,
     Happening,
@@ -162,12 +162,12 @@ def test_a_failure_is_tried_again_until_it_is_told_as_not_applied(bench: Bench) 
     bench.wait(lambda: bench.seen(Unapplied))
     [told] = bench.seen(Unapplied)
     assert told == Unapplied(A, pinned(1), None, "no such luck")
-    assert bench.actuator.problems() == (f"container {A}: no such luck",)
+    assert bench.actuator.looks()[A].problem == "no such luck"
     bench.runtime.failures.clear()
     bench.clock.ahead += 100
     assert bench.actuator.settle(SECONDS)
     assert bench.runtime.kernel[A] == pinned(1)
-    assert bench.actuator.problems() == ()
+    assert not any(look.problem for look in bench.actuator.looks().values())
 
 
 def test_without_a_way_it_waits_for_the_next_answer_and_says_so_once(bench: Bench) -> None:
@@ -235,7 +235,6 @@ def test_a_runtime_that_hangs_is_sent_nothing_more_until_it_is_heard_of(bench: B
     bench.clock.ahead += SILENCE_SECONDS
     bench.wait(lambda: bench.actuator.is_suspect)
     bench.wait(lambda: bench.seen(Suspect))
-    assert bench.actuator.problems() == (SUSPECT,)
     bench.actuator.want({B: pinned(1)})
     assert len(bench.runtime.sent) == 1
     bench.actuator.heard()
@@ -286,7 +285,7 @@ def test_what_no_other_way_takes_leaves_with_the_next_answer(bench: Bench) -> No
     bench.run(A, pinned(0))
     bench.runtime.failures[A] = "nobody listens"
     bench.actuator.want({A: pinned(1)})
-    bench.wait(bench.actuator.problems)
+    bench.wait(lambda: bench.actuator.looks()[A].problem)
     assert bench.actuator.answer({}) == {A: pinned(1)}
     assert bench.actuator.answer({}) == {}, "once for each attempt"
 
@@ -298,7 +297,7 @@ def test_a_container_with_which_the_runtime_hangs_does_not_hold_up_others_again(
     bench.run(B, pinned(0))
     bench.runtime.failures[A] = "no answer"
     bench.actuator.want({A: pinned(1)})
-    bench.wait(bench.actuator.problems)
+    bench.wait(lambda: bench.actuator.looks()[A].problem)
     bench.actuator.want({A: pinned(1), B: pinned(1)})
     bench.clock.ahead += 100
     bench.wait(lambda: len(bench.runtime.sent) > 2)

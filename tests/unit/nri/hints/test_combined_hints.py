@@ -425,12 +425,25 @@ def test_a_controller_that_tells_nonsense_is_one_warning(root: Path, host: Host)
 
 def test_a_fault_in_finding_is_told_and_the_container_placed() -> None:
     class Broken(Surroundings):
+        def looks(self, container: Container, *, with_kubelet: bool) -> bool:
+            return True
+
         def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
             raise RuntimeError("a fault")
 
     with running(Broken()) as node:
         assert node.add("c") == NEAR
         assert [one.what for one in node.happenings if isinstance(one, Crashed)] == ["hints"]
+
+
+def test_nothing_is_looked_for_where_nobody_is_to_be_asked() -> None:
+    class Idle(Surroundings):
+        def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
+            raise AssertionError(container.path)
+
+    with running(Idle()) as node:
+        assert node.add("c") == NEAR
+        assert not [one for one in node.happenings if isinstance(one, Crashed)]
 
 
 @pytest.mark.parametrize("environment", [{}, {"ENABLE_TEST_APIS": ""}, {"ENABLE_TEST_APIS": "1"}])

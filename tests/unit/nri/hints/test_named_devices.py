@@ -1,9 +1,9 @@
 """Devices by name, NVIDIA's by their minor, and devices of claims by their drivers' metadata."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.nri.hints.claim_metadata import ClaimedDevice, claimed_devices
 from pinfold.nri.hints.device_hints import DeviceHints

@@ -17,7 +17,7 @@ from pinfold.nri.plugin.messages import (
     update_messages,
 )
 from pinfold.nri.plugin.string_entries import write_entries
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import (
     Container,
     ContainerId,
@@ -294,7 +294,7 @@ def test_cpuset_that_cannot_be_read_is_a_problem_and_not_the_end() -> None:
         pytest.param(9, ContainerState.CREATED, id="a state of newer runtimes"),
     ],
 )
-def test_states(number: int, state: ContainerState) -> None:
+def test_states_of_the_runtime_become_ours(number: int, state: ContainerState) -> None:
     message = nri_pb2.Container.FromString(bytes([0x20, number]))
     assert converted(message)[0].state is state
 

@@ -26,7 +26,7 @@ from pinfold.nri.plugin.runtime_versions import Version, abilities, parse_versio
         pytest.param("other", "9.9.9", "", (0, 6, 0), id="a runtime nobody knows is the oldest"),
     ],
 )
-def test_nri_of_runtimes(
+def test_the_nri_version_follows_from_the_runtime(
     runtime: str, version: str, nri_version: str, expected: tuple[int, int, int]
 ) -> None:
     assert abilities(runtime, version, nri_version).nri == Version(*expected)

@@ -69,7 +69,7 @@ def text(chosen: SchedulingClass) -> str:
         ("void", ""),
     ],
 )
-def test_classes_as_messages(name: str, expected: str) -> None:
+def test_scheduling_classes_become_messages(name: str, expected: str) -> None:
     assert text(CLASSES[name]) == expected.replace("%s", "SCHED_FLAG_RESET_ON_FORK")
 
 

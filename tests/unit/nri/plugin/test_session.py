@@ -34,7 +34,7 @@ from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.decision import Adopted, Decision
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import Container, ContainerId, QosClass, Resources
 from pinfold.policy.model.grant import Refusal
 from pinfold.policy.model.kubelet_resources import linux_resources

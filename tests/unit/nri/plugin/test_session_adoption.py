@@ -10,7 +10,7 @@ from pinfold.nri.embedded.kubelet import container_message, sandbox_message
 from pinfold.nri.plugin import container_reader
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, ContainerState, QosClass
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet

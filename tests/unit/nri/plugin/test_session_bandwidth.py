@@ -9,7 +9,7 @@ from pinfold.nri.embedded.runtime_dialects import DIALECTS, Dialect
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.manifests.manifest import PodSpec
+from pinfold.policy.manifests.pod_spec import PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.topology.made.spec import machine_from_spec
@@ -76,7 +76,7 @@ def test_the_quota_of_exclusive_cpus_is_lifted_and_stays_so(dialect: Dialect) ->
         ),
     ],
 )
-def test_quota(
+def test_the_quota_is_lifted_where_all_cpus_are_its_own(
     config: Config, annotations: dict[str, str], resources: Resources, expected: int
 ) -> None:
     is_guaranteed = resources.cpu_request_milli == resources.cpu_limit_milli

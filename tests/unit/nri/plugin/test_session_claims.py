@@ -9,7 +9,7 @@ from pinfold.nri.embedded.runtime_dialects import DIALECTS, Dialect
 from pinfold.policy.annotations.cpu_claims import claimed_cpus
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import Resources
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.nri.plugin.session_node import MACHINE, MEMORY, Node, exclusive, qos_of, running

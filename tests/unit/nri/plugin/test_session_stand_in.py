@@ -15,7 +15,7 @@ from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import Container, QosClass, Resources
 from tests.unit.nri.plugin.session_node import (
     MACHINE,

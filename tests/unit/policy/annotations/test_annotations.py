@@ -124,6 +124,11 @@ def test_every_key_of_the_table_is_known_in_all_its_forms(key: object) -> None:
         ("memory-type.pinfold.dev/pod", "unknown", "'memory-type.resource-policy.nri.io/pod'"),
         ("smt.resource-policy.nri.io/container.a", "unknown", "'smt.pinfold.dev/container.a'"),
         ("pinfold.dev/smt", "unknown", "'smt.pinfold.dev/pod'"),
+        ("nodeSelector.pinfold.dev/pod", "unknown", "'pool-selector.pinfold.dev/pod'"),
+        ("pinfold.dev/nodeName", "unknown annotation", "'pool-name.pinfold.dev/pod'"),
+        ("node-affinity.pinfold.dev/container.a", "unknown", "write poolAffinity in 'affinity.pin"),
+        ("podAntiAffinity.pinfold.dev/pod", "unknown", "write podAntiAffinity in 'affinity."),
+        ("topologySpreadConstraints.pinfold.dev/pod", "unknown", "write topologySpread in 'aff"),
         (
             "pinfold.dev/xyzzy",
             "unknown annotation 'xyzzy'",

@@ -160,7 +160,7 @@ def test_one_unknown_kind_of_hint_does_not_lose_the_others() -> None:
         ("mask: [a]\nmode: claim-first", IrqAffinity(mask=("a",), mode=IrqMode.CLAIM_FIRST)),
     ],
 )
-def test_an_irq_affinity(value: str, expected: IrqAffinity) -> None:
+def test_an_irq_affinity_is_read_from_yaml(value: str, expected: IrqAffinity) -> None:
     chosen = parse("irq-affinity", value).irq_affinity
     assert chosen is not None
     assert (chosen.value, chosen.scope) == (expected, Scope.CONTAINER)
@@ -277,7 +277,9 @@ def test_the_deprecated_map_style_is_understood() -> None:
         (PathFilter(("/dev/*",), is_glob=True), "/dev/a/b", False),
     ],
 )
-def test_a_path_filter(paths: PathFilter, path: str, expected: bool) -> None:
+def test_a_path_filter_matches_paths_and_patterns(
+    paths: PathFilter, path: str, expected: bool
+) -> None:
     assert paths.matches(path) is expected
 
 

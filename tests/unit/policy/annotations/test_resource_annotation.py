@@ -1,9 +1,9 @@
 """Requests and limits of a webhook: read, and held against what the kubelet wrote."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.annotations.resource_annotation import (
     ResourceClaim,
@@ -26,7 +26,7 @@ ONE_CPU = Resources(
 )
 TENTH = Resources(cpu_request_milli=100, memory_request_bytes=GIB)
 LIMITED = Resources(cpu_request_milli=100, cpu_limit_milli=2000, memory_limit_bytes=GIB)
-WIDE = replace(ONE_CPU, cpu_request_milli=300_000, cpu_limit_milli=300_000)
+WIDE = structs.replace(ONE_CPU, cpu_request_milli=300_000, cpu_limit_milli=300_000)
 
 Amounts = dict[str, object]
 
@@ -93,10 +93,10 @@ def test_what_cannot_be_read_is_left_out_and_reported(text: str, complaint: str)
     ("asked", "qos", "text", "expected"),
     [
         pytest.param(
-            replace(TENTH, cpu_request_milli=1),
+            structs.replace(TENTH, cpu_request_milli=1),
             BURSTABLE,
             entry({"cpu": "1m", "memory": "1Gi"}),
-            replace(TENTH, cpu_request_milli=1),
+            structs.replace(TENTH, cpu_request_milli=1),
             id="1m, which looks like nothing",
         ),
         pytest.param(
@@ -110,7 +110,7 @@ def test_what_cannot_be_read_is_left_out_and_reported(text: str, complaint: str)
             LIMITED,
             BURSTABLE,
             entry({"cpu": "100m"}, {"cpu": "2", "memory": "1Gi"}),
-            replace(LIMITED, memory_request_bytes=GIB),
+            structs.replace(LIMITED, memory_request_bytes=GIB),
             id="a request left out is the limit",
         ),
         pytest.param(
@@ -135,10 +135,10 @@ def test_what_cannot_be_read_is_left_out_and_reported(text: str, complaint: str)
             id="more cpus than shares can tell, as the quota says",
         ),
         pytest.param(
-            replace(LIMITED, cpu_request_milli=280_000, cpu_limit_milli=300_000),
+            structs.replace(LIMITED, cpu_request_milli=280_000, cpu_limit_milli=300_000),
             BURSTABLE,
             entry({"cpu": 280}, {"cpu": 300}),
-            replace(LIMITED, cpu_request_milli=280_000, cpu_limit_milli=300_000),
+            structs.replace(LIMITED, cpu_request_milli=280_000, cpu_limit_milli=300_000),
             id="more cpus than shares can tell, within the quota",
         ),
         pytest.param(
@@ -151,7 +151,7 @@ def test_an_annotation_that_agrees_is_believed(
 ) -> None:
     linux = linux_resources(asked, qos, MEMORY)
     if asked is LIMITED:
-        linux = replace(linux, oom_score_adj=984)
+        linux = structs.replace(linux, oom_score_adj=984)
     assert refined(text, linux, qos) == (expected, [])
 
 
@@ -166,7 +166,7 @@ def test_an_annotation_that_agrees_is_believed(
             id="twelve cpus of a pod with one",
         ),
         pytest.param(
-            replace(ONE_CPU, cpu_limit_milli=None),
+            structs.replace(ONE_CPU, cpu_limit_milli=None),
             GUARANTEED,
             entry({"cpu": 12}, {"cpu": 12}),
             "a cpu request of 12000m, and the kubelet was asked for 1000m",
@@ -218,13 +218,13 @@ def test_an_annotation_that_disagrees_is_not_believed(
 
 
 def test_requests_beyond_all_shares_count_only_as_far_as_a_quota_shows_them() -> None:
-    linux = replace(linux_resources(WIDE, GUARANTEED, MEMORY), cpu_quota=-1)
+    linux = structs.replace(linux_resources(WIDE, GUARANTEED, MEMORY), cpu_quota=-1)
     found, problems = refined(entry({"cpu": 100_000}), linux, GUARANTEED)
     assert (found.cpu_request_milli, problems) == (256_000, [])
 
 
 def test_huge_pages_are_those_of_the_cgroup() -> None:
-    asked = replace(ONE_CPU, hugepage_bytes={2 << 20: 4 << 20})
+    asked = structs.replace(ONE_CPU, hugepage_bytes={2 << 20: 4 << 20})
     linux = linux_resources(asked, GUARANTEED, MEMORY)
     found, _ = refined(entry(limits={"hugepages-1Gi": "8Gi"}), linux, GUARANTEED)
     assert found.hugepage_bytes == {2 << 20: 4 << 20}

@@ -77,7 +77,7 @@ SETS = [
 
 
 @pytest.mark.parametrize(("held", "cpus"), SETS)
-def test_cpus(held: Grant, cpus: str | None) -> None:
+def test_a_container_is_pinned_to_the_cpus_of_its_grant(held: Grant, cpus: str | None) -> None:
     ledger, pinner = pinner_of()
     ledger.add(held)
     pinner.changes(held.container_id)

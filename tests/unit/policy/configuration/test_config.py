@@ -222,6 +222,14 @@ def test_every_fault_has_its_own_line() -> None:
             id="one element of a list hides no other",
         ),
         pytest.param(
+            "profiles: [{name: a, addedAffinity: {nodeAffinity: {}, nodeSelector: {}}}]",
+            [
+                "addedAffinity.nodeAffinity: unknown field — did you mean 'poolAffinity'?",
+                "addedAffinity.nodeSelector: unknown field — did you mean 'poolAffinity'?",
+            ],
+            id="what Kubernetes says of nodes",
+        ),
+        pytest.param(
             "cpuClases: [{name: a}]\nsharedPoolCPUClass: a",
             ["did you mean 'cpuClasses'?"],
             id="what is meant for the classes may well define them",

@@ -80,7 +80,7 @@ FACTS = {
 
 
 @pytest.mark.parametrize(("facts", "expected"), FACTS.values(), ids=FACTS)
-def test_classes_of_frequencies(facts: Machine, expected: tuple[str, str, str]) -> None:
+def test_frequencies_make_classes_of_cpus(facts: Machine, expected: tuple[str, str, str]) -> None:
     assert listed(priority_classes(facts)) == expected
 
 
@@ -195,7 +195,9 @@ BETTER = {
 
 
 @pytest.mark.parametrize(("winner", "loser", "priority", "count"), BETTER.values(), ids=BETTER)
-def test_comparison(winner: str, loser: str, priority: CpuPriority, count: int) -> None:
+def test_the_set_that_suits_a_priority_better_wins(
+    winner: str, loser: str, priority: CpuPriority, count: int
+) -> None:
     ranks = [CLASSES.rank(CpuSet.parse(text).mask, priority, count) for text in (winner, loser)]
     assert ranks[0] < ranks[1]
 
@@ -212,6 +214,6 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize(("cpus", "expected"), HIDDEN.values(), ids=HIDDEN)
-def test_hidden_siblings(cpus: str, expected: str) -> None:
+def test_one_thread_of_each_core_stays_of_hidden_siblings(cpus: str, expected: str) -> None:
     cores = CpuBlocks(core.mask for core in machine_from_spec("core:4 thread:2").cores)
     assert str(CpuSet(cores.lowest_members(CpuSet.parse(cpus).mask))) == expected

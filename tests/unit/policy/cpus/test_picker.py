@@ -63,7 +63,9 @@ PLAIN = {
 
 
 @pytest.mark.parametrize(("spec", "free", "count", "expected"), PLAIN.values(), ids=PLAIN)
-def test_plain(spec: str, free: str, count: int, expected: str | None) -> None:
+def test_whole_free_domains_are_picked_first(
+    spec: str, free: str, count: int, expected: str | None
+) -> None:
     assert listed(picker(spec).pick(mask(free), count)) == expected
 
 
@@ -85,7 +87,7 @@ CACHE = {
 
 
 @pytest.mark.parametrize(("free", "count", "expected"), CACHE.values(), ids=CACHE)
-def test_cache_groups(free: str, count: int, expected: str) -> None:
+def test_cache_groups_are_picked_whole(free: str, count: int, expected: str) -> None:
     assert listed(picker(CACHED).pick(mask(free), count)) == expected
 
 
@@ -150,7 +152,9 @@ PARTS = {
 
 
 @pytest.mark.parametrize(("spec", "free", "count", "expected"), PARTS.values(), ids=PARTS)
-def test_parts_of_clusters(spec: str, free: str, count: int, expected: str) -> None:
+def test_parts_of_clusters_are_picked_where_none_fits_whole(
+    spec: str, free: str, count: int, expected: str
+) -> None:
     assert listed(clustered(spec).pick(mask(free), count)) == expected
     assert listed(clustered(spec).pick(mask(free), count, smt=SmtPreference.HIDE)) == expected
 
@@ -193,7 +197,9 @@ PRIORITY = {
 
 
 @pytest.mark.parametrize(("free", "count", "priority", "expected"), PRIORITY.values(), ids=PRIORITY)
-def test_priority(free: str, count: int, priority: CpuPriority, expected: str) -> None:
+def test_cpus_of_the_asked_priority_are_picked_first(
+    free: str, count: int, priority: CpuPriority, expected: str
+) -> None:
     chosen = CpuPicker(machine_from_spec(SMALL), CLASSES).pick(mask(free), count, priority)
     assert listed(chosen) == expected
 
@@ -222,7 +228,9 @@ SMT = {
 
 
 @pytest.mark.parametrize(("spec", "free", "count", "smt", "expected"), SMT.values(), ids=SMT)
-def test_threads(spec: str, free: str, count: int, smt: SmtPreference, expected: str) -> None:
+def test_threads_are_packed_or_spread_as_asked(
+    spec: str, free: str, count: int, smt: SmtPreference, expected: str
+) -> None:
     assert listed(picker(spec).pick(mask(free), count, smt=smt)) == expected
 
 
@@ -239,7 +247,9 @@ EXTEND = {
 
 
 @pytest.mark.parametrize(("held", "free", "more", "expected"), EXTEND.values(), ids=EXTEND)
-def test_growing(held: str, free: str, more: int, expected: str | None) -> None:
+def test_more_cpus_are_picked_near_those_that_are_held(
+    held: str, free: str, more: int, expected: str | None
+) -> None:
     assert listed(picker(CACHED).extend(mask(held), mask(free), more)) == expected
 
 
@@ -251,7 +261,9 @@ NEAR = {
 
 
 @pytest.mark.parametrize(("held", "free", "more", "expected"), NEAR.values(), ids=NEAR)
-def test_growing_beside_clusters(held: str, free: str, more: int, expected: str) -> None:
+def test_more_cpus_are_picked_beside_held_clusters(
+    held: str, free: str, more: int, expected: str
+) -> None:
     assert listed(clustered(CLUSTERED).extend(mask(held), mask(free), more)) == expected
 
 
@@ -276,7 +288,7 @@ THREADS = {
 @pytest.mark.parametrize(
     ("spec", "held", "free", "more", "smt", "expected"), THREADS.values(), ids=THREADS
 )
-def test_growing_by_threads(
+def test_more_cpus_are_picked_by_threads_as_asked(
     spec: str, held: str, free: str, more: int, smt: SmtPreference, expected: str | None
 ) -> None:
     assert listed(picker(spec).extend(mask(held), mask(free), more, smt=smt)) == expected
@@ -313,7 +325,9 @@ HYBRID = {
 
 
 @pytest.mark.parametrize(("free", "count", "priority", "expected"), HYBRID.values(), ids=HYBRID)
-def test_hybrid(free: str, count: int, priority: CpuPriority, expected: str) -> None:
+def test_kinds_of_cores_are_not_mixed_without_need(
+    free: str, count: int, priority: CpuPriority, expected: str
+) -> None:
     assert listed(CpuPicker(hybrid()).pick(mask(free), count, priority)) == expected
 
 

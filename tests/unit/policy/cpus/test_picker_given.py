@@ -108,7 +108,7 @@ def test_all_tables_are_known() -> None:
 
 
 @pytest.mark.parametrize("case", cases("unit-cpuallocator-basic"))
-def test_priorities(case: dict[str, Any]) -> None:
+def test_priorities_decide_as_given(case: dict[str, Any]) -> None:
     table = TABLES["unit-cpuallocator-basic"]["cpu_priorities"]
     picker = CpuPicker(FACTS, PriorityClasses(**{name: mask(one) for name, one in table.items()}))
     # The peer answers a request it cannot serve with an empty set; here that is a refusal.
@@ -116,7 +116,7 @@ def test_priorities(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", cases("unit-cpuallocator-clusters"))
-def test_clusters(case: dict[str, Any]) -> None:
+def test_clusters_are_picked_as_given(case: dict[str, Any]) -> None:
     table = TABLES["unit-cpuallocator-clusters"]
     classes = PriorityClasses(high=mask(table["cpu_priorities"]["high"]))
     picker = CpuPicker(FACTS, classes, read_clusters(table["clusters"]))
@@ -124,7 +124,7 @@ def test_clusters(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", cases("unit-cpuallocator-hybrid-clusters"))
-def test_clusters_of_both_kinds(case: dict[str, Any]) -> None:
+def test_clusters_of_both_kinds_are_picked_as_given(case: dict[str, Any]) -> None:
     table = TABLES["unit-cpuallocator-hybrid-clusters"]
     clusters = read_clusters(table["clusters"][case["clusters"]])
     efficient = sum(one.cpus for one in clusters if one.kind is CoreKind.EFFICIENT)

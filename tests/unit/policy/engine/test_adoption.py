@@ -1,10 +1,10 @@
 """Synchronize: what a running container keeps, what is placed anew, and who is told."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.adoption import Advice, adoption_order, newest_of_each_name
@@ -186,7 +186,9 @@ def test_a_configuration_takes_nobody_cpus_of_its_own(
 
 
 @pytest.mark.parametrize(("milli", "cpus", "remembered", "own"), ADVISED)
-def test_advice_tells(milli: int, cpus: str, remembered: str, own: str) -> None:
+def test_advice_tells_which_cpus_are_its_own(
+    milli: int, cpus: str, remembered: str, own: str
+) -> None:
     one = engine()
     annotations = {"prefer-shared-cpus": "false"}
     advice = Advice(pool="socket #0", exclusive=CpuSet.parse(remembered))

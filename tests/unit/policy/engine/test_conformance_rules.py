@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
@@ -298,7 +299,7 @@ def test_18_a_restarted_container_keeps_its_place() -> None:
     before = placed(engine, web)
     engine.stop(ContainerId("cache-main"))
     engine.stop(web.id)
-    again = dataclasses.replace(web, id=ContainerId("web-again"))
+    again = structs.replace(web, id=ContainerId("web-again"))
     assert placed(engine, again) == before, "its rules are not judged again"
     assert engine.decisions[again.id].decided_by == "restarted"
 
@@ -310,7 +311,7 @@ def test_18_a_restarted_container_goes_elsewhere_where_its_place_is_taken() -> N
     engine.stop(shy.id)
     for number in range(3):
         placed(engine, container_of(f"wolf{number}", 1, app="wolf"))
-    again = dataclasses.replace(shy, id=ContainerId("shy-again"))
+    again = structs.replace(shy, id=ContainerId("shy-again"))
     placed(engine, again)
     wolves = [container_of(f"wolf{number}", 1) for number in range(3)]
     assert all(domains_of(engine, again, 4).isdisjoint(domains_of(engine, w, 4)) for w in wolves)
@@ -325,7 +326,7 @@ def test_18_a_restarted_container_takes_nobodys_cpus() -> None:
     pool = {"pool-name.pinfold.dev/pod": f"NUMA node #{node}"}
     count = 4 - (node == 0)
     placed(engine, full := container_of("full", count, annotations=pool, fails=True))
-    placed(engine, again := dataclasses.replace(shy, id=ContainerId("shy-again")))
+    placed(engine, again := structs.replace(shy, id=ContainerId("shy-again")))
     assert domains_of(engine, again, 4).isdisjoint(domains_of(engine, full, 4))
 
 
@@ -489,8 +490,7 @@ def test_27_a_restart_of_the_daemon_leaves_everybody_where_he_is() -> None:
     placed(engine, shy)
     told = {one.id: engine.pinning(one.id) for one in (wide, shy)}
     running = [
-        dataclasses.replace(one, state=ContainerState.RUNNING)
-        for one in engine.snapshot().running()
+        structs.replace(one, state=ContainerState.RUNNING) for one in engine.snapshot().running()
     ]
     again = engine_of(CORES, "cpuset:7")
     for advice in (engine.snapshot().advice(), dict[ContainerId, Advice]()):

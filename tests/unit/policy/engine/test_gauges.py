@@ -9,7 +9,7 @@ import pytest
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.gauges.gauge import Gauge, is_selected
-from pinfold.policy.engine.gauges.gauge_reader import read_gauges
+from pinfold.policy.engine.gauges.gauge_reader import GaugeReader
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.grant import Grant
 from pinfold.topology.made.spec import machine_from_spec
@@ -52,7 +52,7 @@ def engine(*containers: Container, config: Config | None = None) -> Engine:
 
 
 def gauges(policy: Engine) -> dict[str, Gauge]:
-    return {one.name: one for one in read_gauges(policy.snapshot(), {0: 5, 9: 7})}
+    return {one.name: one for one in GaugeReader().read(policy.snapshot(), {0: 5, 9: 7})}
 
 
 def test_labels_of_cpus_are_those_of_the_online_ones_in_their_order() -> None:

@@ -1,10 +1,10 @@
 """Idle cpus: for those who may use them, and given back with the very answer that grants them."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.adoption import Advice
@@ -40,8 +40,8 @@ def user(
         **{f"{key.replace('__', '.').replace('_', '-')}/pod": one for key, one in more.items()},
     }
     container = container_of(name, 0.5, rules, annotations=told)
-    limited = dataclasses.replace(container.resources, cpu_limit_milli=1000)
-    return dataclasses.replace(container, resources=limited)
+    limited = structs.replace(container.resources, cpu_limit_milli=1000)
+    return structs.replace(container, resources=limited)
 
 
 def told(changes: tuple[Change, ...]) -> dict[str, str]:
@@ -89,7 +89,7 @@ def test_idle_cpus_are_nothing_to_the_ledger_and_to_ranks() -> None:
     wishing, plain = engine_of(SPEC), engine_of(SPEC)
     for number in range(12):
         one = user(f"c{number}", "socket" if number % 2 else "numa")
-        without = dataclasses.replace(one, pod=dataclasses.replace(one.pod, annotations={}))
+        without = structs.replace(one, pod=structs.replace(one.pod, annotations={}))
         found, other = wishing.create(one), plain.create(without)
         assert found.pool == other.pool
         assert found.candidates == other.candidates
@@ -262,5 +262,5 @@ def test_a_value_that_is_no_level_is_told() -> None:
 def test_a_rule_of_the_configuration_gives_the_wish() -> None:
     rules = [{"name": "burst", "match": {}, "annotations": {"idle-cpus.pinfold.dev": "socket"}}]
     engine = engine_of(SPEC, rules=rules)
-    container = dataclasses.replace(user(), pod=dataclasses.replace(user().pod, annotations={}))
+    container = structs.replace(user(), pod=structs.replace(user().pod, annotations={}))
     assert placed(engine, container) == "1-7"

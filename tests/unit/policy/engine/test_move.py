@@ -1,9 +1,9 @@
 """Moves of containers that run: what they get elsewhere, and why they may have to stay."""
 
-import dataclasses
 from collections.abc import Mapping
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
@@ -76,7 +76,7 @@ def test_some_have_to_stay(container: Container, reason: str) -> None:
 def test_a_container_stays_with_its_devices() -> None:
     hint = Hint(provider="nic", origin=HintOrigin.DEVICE, numa_nodes=NodeSet.of(1))
     engine = Engine(MACHINE, CONFIG)
-    engine.create(dataclasses.replace(wishing("a"), hints=(hint,)))
+    engine.create(structs.replace(wishing("a"), hints=(hint,)))
     assert moved(engine, "a", NODE_2) == "it is where its devices are"
 
 

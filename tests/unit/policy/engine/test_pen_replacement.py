@@ -1,9 +1,9 @@
 """Replacement of pens: all who are in one go together, where a rule of one of them holds again."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, Resources

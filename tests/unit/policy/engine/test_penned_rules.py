@@ -1,10 +1,10 @@
 """Rules between containers where some of these are in a pen: those of each count for all of it."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts
 from pinfold.policy.engine.engine import Engine

@@ -5,10 +5,10 @@ Its part changes with whoever else in the pen comes, goes or is resized, and nob
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import (
@@ -155,6 +155,41 @@ def test_a_rule_that_insists_keeps_a_container_out_of_its_group_which_does_not_g
     assert "default/second/main: in one NUMA node with" in reason(engine.create(second))
     assert cpus(engine, first) == "4-5"
     engine.check()
+
+
+def group_beside(strangers: int, meek: int) -> str:
+    """Why a second container may not join its group in a NUMA node with many strangers.
+
+    They must be apart from it, and all but the first ones insist on it.
+    """
+    engine = engine_of("socket:2 numa:2 core:2 thread:2 mem:64G")
+    there = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+    for number in range(strangers):
+        rules, fails = apart(term("numa", "second")), number >= meek
+        name = f"stranger{number}"
+        placed(engine, container_of(name, 0.001, rules, fails=fails, annotations=there))
+    told = {"group.pinfold.dev/pod": "front"}
+    placed(engine, container_of("first", 1, annotations={**told, **there}))
+    return reason(engine.create(container_of("second", 1, annotations=told)))
+
+
+def test_one_rule_that_insists_is_not_overlooked_among_hundreds_that_do_not() -> None:
+    told = group_beside(301, meek=300)
+    assert told.endswith(" — for that to hold, stop or move default/stranger300/main")
+
+
+@pytest.mark.parametrize(
+    ("strangers", "rest"),
+    [
+        pytest.param(20, "; and 4 more rules — ", id="each by himself"),
+        pytest.param(300, " and 296 more — ", id="very many as one"),
+    ],
+)
+def test_of_many_rules_that_insist_a_refusal_tells_the_first(strangers: int, rest: str) -> None:
+    told = group_beside(strangers, meek=0)
+    assert rest in told
+    assert told.endswith(f"default/stranger3/main and {strangers - 4} more")
+    assert len(told) < 3000
 
 
 def test_who_runs_already_is_in_its_pen_whatever_rule_insists() -> None:

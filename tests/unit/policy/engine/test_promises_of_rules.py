@@ -1,10 +1,10 @@
 """Required rules where something else happens."""
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.adoption import Advice
@@ -56,7 +56,7 @@ def test_01_a_resize_does_not_leave_the_pool_that_is_required(
     one = container_of("one", 1, fails=True, annotations=annotation)
     placed(engine, one)
     placed(engine, container_of("other", 2, annotations=pool("NUMA node #1")))
-    resources = dataclasses.replace(one.resources, cpu_request_milli=after, cpu_limit_milli=after)
+    resources = structs.replace(one.resources, cpu_request_milli=after, cpu_limit_milli=after)
     decision = engine.update(one.id, resources)
     assert isinstance(decision.result, Refusal) or domains(engine, one, 4) == {1}
 
@@ -67,7 +67,7 @@ def test_01_a_resize_out_of_the_pool_is_told_where_the_rule_may_break() -> None:
     one = container_of("one", 1, annotations=pool("NUMA node #1"))
     placed(engine, one)
     placed(engine, container_of("other", 2, annotations=pool("NUMA node #1")))
-    resources = dataclasses.replace(one.resources, cpu_request_milli=3000, cpu_limit_milli=3000)
+    resources = structs.replace(one.resources, cpu_request_milli=3000, cpu_limit_milli=3000)
     decision = engine.update(one.id, resources)
     assert isinstance(decision.result, Grant)
     assert is_told(engine, "pool-name", one)
@@ -236,8 +236,7 @@ def test_08_a_restart_of_the_daemon_forgets_no_broken_rule() -> None:
     assert is_told(engine, "pool-name", one)
     again = engine_of(NODES)
     running = [
-        dataclasses.replace(each, state=ContainerState.RUNNING)
-        for each in engine.snapshot().running()
+        structs.replace(each, state=ContainerState.RUNNING) for each in engine.snapshot().running()
     ]
     again.synchronize(running, engine.snapshot().advice())
     assert is_told(again, "pool-name", one)
@@ -251,8 +250,7 @@ def test_08_what_was_ignored_before_a_restart_is_ignored_after_it() -> None:
     engine.remove(cache.id)
     again = engine_of(NODES)
     running = [
-        dataclasses.replace(each, state=ContainerState.RUNNING)
-        for each in engine.snapshot().running()
+        structs.replace(each, state=ContainerState.RUNNING) for each in engine.snapshot().running()
     ]
     again.synchronize(running, engine.snapshot().advice())
     assert again.decisions[web.id].unmet == ()
@@ -384,7 +382,7 @@ def test_15_who_is_adopted_next_to_a_rule_that_insists_is_told() -> None:
     """Required rules that are broken are told, in the decisions of both."""
     engine = engine_of(NODES)
     placed(engine, shy := container_of("shy", 1, apart(term("numa", "wolf")), fails=True))
-    wolf = dataclasses.replace(
+    wolf = structs.replace(
         container_of("wolf", 0.5), state=ContainerState.RUNNING, cpus=CpuSet.parse("5-7")
     )
     engine.adopt(wolf)
@@ -400,7 +398,7 @@ def test_15_who_runs_and_is_kept_out_by_a_rule_is_told() -> None:
     """It cannot be refused any more, whatever the rule insists on."""
     engine = engine_of(CORES)
     placed(engine, shy := container_of("shy", 1, apart(term("socket", "wolf")), fails=True))
-    wolf = dataclasses.replace(container_of("wolf", 0.5), state=ContainerState.RUNNING)
+    wolf = structs.replace(container_of("wolf", 0.5), state=ContainerState.RUNNING)
     assert isinstance(engine.adopt(wolf).result, Grant)
     assert is_told(engine, "anti-affinity at socket", shy)
     assert is_told(engine, "anti-affinity at socket", wolf)
@@ -414,7 +412,7 @@ def test_17_a_resize_does_not_forget_what_is_broken(milli: int) -> None:
     rules = apart(term("socket", "wolf"))
     placed(engine, shy := container_of("shy", 1, rules, shares=True))
     assert is_told(engine, "anti-affinity at socket", shy)
-    engine.update(shy.id, dataclasses.replace(shy.resources, cpu_request_milli=milli))
+    engine.update(shy.id, structs.replace(shy.resources, cpu_request_milli=milli))
     assert is_told(engine, "anti-affinity at socket", shy)
 
 
@@ -440,8 +438,7 @@ def test_20_a_restart_keeps_everybody_and_his_decisions_result() -> None:
     placed(engine, web := container_of("web", 1, near(term("numa", "web"))))
     again = engine_of(NODES)
     running = [
-        dataclasses.replace(each, state=ContainerState.RUNNING)
-        for each in engine.snapshot().running()
+        structs.replace(each, state=ContainerState.RUNNING) for each in engine.snapshot().running()
     ]
     again.synchronize(running, dict[ContainerId, Advice]())
     assert isinstance(again.decisions[web.id].result, Grant)
@@ -474,7 +471,7 @@ def test_a_guest_that_an_adopted_container_drove_away_may_end_at_once() -> None:
     engine.move(guest.id, node.id)
     grant = engine.grants[guest.id]
     runs = container_of("runs", 3, app="noisy")
-    engine.adopt(dataclasses.replace(runs, cpus=node.cpus, state=ContainerState.RUNNING))
+    engine.adopt(structs.replace(runs, cpus=node.cpus, state=ContainerState.RUNNING))
     assert not CpuSet.parse(cpus(engine, guest)) & node.cpus
     assert engine.grants[guest.id] != grant
     engine.stop(guest.id)

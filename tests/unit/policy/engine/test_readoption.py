@@ -1,11 +1,11 @@
 """Adoption where something is wrong with single containers, and of single containers."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.adoption import Advice, newest_of_each_id
@@ -71,7 +71,7 @@ FAULTY = [
 
 
 @pytest.mark.parametrize("bad", FAULTY)
-def test_a_container(bad: Container) -> None:
+def test_a_container_is_left_as_it_runs(bad: Container) -> None:
     """It keeps what it runs on, is told nothing, and keeps nobody else from being adopted."""
     engine = Engine(NODES, CONFIG)
     answer = engine.synchronize([bad, *SOUND])

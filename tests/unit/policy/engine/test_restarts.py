@@ -1,8 +1,7 @@
 """Containers that restart in place: what is remembered of where they were, and for how long."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine

@@ -1,6 +1,6 @@
 """Rules between containers that run already, and go where nobody would have placed them."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine

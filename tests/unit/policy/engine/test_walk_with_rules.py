@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
@@ -48,22 +49,22 @@ class World(laws.World):
                 key: text.replace("IgnoredDuring", "RequiredDuring")
                 for key, text in own.annotations.items()
             }
-            own = dataclasses.replace(own, annotations=told)
-            pod = dataclasses.replace(pod, container=dataclasses.replace(pod.container, pod=own))
+            own = structs.replace(own, annotations=told)
+            pod = dataclasses.replace(pod, container=structs.replace(pod.container, pod=own))
         if self.uses_idle:
             pod = self.with_idle_cpus(pod)
         if self.has_pens and self.random.random() < 0.5:
             own = pod.container.pod
             told = {**own.annotations, "pod-pool.pinfold.dev/pod": "true"}
-            own = dataclasses.replace(own, annotations=told)
-            pod = dataclasses.replace(pod, container=dataclasses.replace(pod.container, pod=own))
+            own = structs.replace(own, annotations=told)
+            pod = dataclasses.replace(pod, container=structs.replace(pod.container, pod=own))
         if not self.has_pools or self.random.random() >= 0.25:
             return pod
         own = pod.container.pod
         name = self.random.choice(self.engine.tree.pools).name
         told = {**own.annotations, "pool-name.pinfold.dev/pod": name}
-        own = dataclasses.replace(own, annotations=told)
-        return dataclasses.replace(pod, container=dataclasses.replace(pod.container, pod=own))
+        own = structs.replace(own, annotations=told)
+        return dataclasses.replace(pod, container=structs.replace(pod.container, pod=own))
 
     def with_idle_cpus(self, pod: laws.Pod) -> laws.Pod:
         """A pod that may use idle cpus; some of them no rule is about."""
@@ -75,9 +76,9 @@ class World(laws.World):
             told.pop("affinity.pinfold.dev/pod", None)
             labels, pod = {"app": "nobody"}, dataclasses.replace(pod, app="nobody", rules=())
         milli = container.resources.cpu_request_milli
-        limited = dataclasses.replace(container.resources, cpu_limit_milli=milli + 100)
-        own = dataclasses.replace(container.pod, annotations=told, labels=labels)
-        container = dataclasses.replace(container, pod=own, resources=limited)
+        limited = structs.replace(container.resources, cpu_limit_milli=milli + 100)
+        own = structs.replace(container.pod, annotations=told, labels=labels)
+        container = structs.replace(container, pod=own, resources=limited)
         return dataclasses.replace(pod, container=container)
 
     def step(self) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinfold.policy.hints.hint_place import hint_cpus, resolve
+from pinfold.policy.hints.hint_place import resolve
 from pinfold.policy.hints.hint_text import annotated_hints, hint_of_texts
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.model.hint import Hint, HintOrigin, parse_sockets
@@ -150,7 +150,9 @@ def test_a_hint_means_online_cpus(hint: Hint, cpus: str, nodes: str) -> None:
 
 def test_a_socket_is_its_cpus() -> None:
     hint = Hint(provider="x", origin=HintOrigin.TEST, sockets=(1,))
-    assert str(hint_cpus(hint, machine_from_spec("socket:2 numa:2 core:2"))) == "4-7"
+    resolved, _ = resolve(hint, machine_from_spec("socket:2 numa:2 core:2"), "here")
+    assert resolved is not None
+    assert str(resolved.cpus) == "4-7"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """How near pools are to hints, by the table our users' policy has and by our own."""
 
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -7,8 +8,8 @@ import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.cpus.picker import CpuPicker
-from pinfold.policy.hints.hint_place import hint_cpus
-from pinfold.policy.hints.hint_score import cpu_score, id_score, scores
+from pinfold.policy.hints.hint_place import resolve
+from pinfold.policy.hints.hint_score import scores
 from pinfold.policy.hints.hint_text import hint_of_texts
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.policy.pools.pool_tree import PoolTree, build_tree
@@ -37,6 +38,15 @@ def by_name(spec: str, *cpus: str) -> dict[str, tuple[int, int]]:
     return {pool.name: pair for pool, pair in zip(pools.pools, found, strict=True)}
 
 
+def share(hint: Hint, cpus: CpuSet) -> Fraction:
+    """What a pool of these cpus has of a hint; on a machine where cpus are nodes and sockets."""
+    pools = tree("socket:4 core:1")
+    resolved, _ = resolve(hint, machine_from_spec("socket:4 core:1"), "here")
+    found = scores(pools, [] if resolved is None else [resolved])
+    by_cpus = {pool.cpus: full for pool, (full, _) in zip(pools.pools, found, strict=bool(found))}
+    return Fraction(by_cpus.get(cpus, 0), by_cpus.get(pools.root.cpus, 1))
+
+
 def rows() -> list[object]:
     if not GIVEN.exists():
         reason = "the given tables are not beside the project"
@@ -55,20 +65,20 @@ def test_hints_score_as_given(row: Field) -> None:
     if function == "hint_to_cpus":
         lists = {name.lower(): field.scalar() for name, field in written.entries().items()}
         hint, _ = hint_of_texts("x", "x", **lists)
-        assert str(hint_cpus(hint, machine_from_spec("socket:1 core:2"))) == expected
+        resolved, _ = resolve(hint, machine_from_spec("socket:1 core:2"), "here")
+        assert ("" if resolved is None else str(resolved.cpus)) == expected
         return
     list_name = {"cpu": "cpus", "numa": "numas", "socket": "sockets"}[function]
     hint, problems = hint_of_texts("x", "x", **{list_name: written.scalar()})
     assert bool(problems) == (written.scalar() == "unparsable")
     match function:
         case "cpu":
-            pool = CpuSet.parse(row["pool_cpus"].scalar())
-            assert cpu_score(hint.cpus, pool) == expected
+            assert share(hint, CpuSet.parse(row["pool_cpus"].scalar())) == expected
         case "numa":
             nodes = [one.integer() for one in row["pool_nodes"].elements()]
-            assert id_score(hint.numa_nodes, nodes) == expected
+            assert (share(hint, CpuSet.collect(nodes)) > 0) == expected
         case _:
-            assert id_score(hint.sockets, [row["pool_socket"].integer()]) == expected
+            assert (share(hint, CpuSet.of(row["pool_socket"].integer())) > 0) == expected
 
 
 def test_a_pool_scores_the_share_of_the_cpus_it_has() -> None:

@@ -3,13 +3,13 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine

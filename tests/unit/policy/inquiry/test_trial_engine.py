@@ -2,9 +2,9 @@
 
 import gc
 import weakref
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine

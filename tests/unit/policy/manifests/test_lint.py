@@ -178,6 +178,23 @@ def test_rules_of_both_annotations_are_looked_at_for_names() -> None:
     ]
 
 
+@pytest.mark.parametrize("margin", [0, 30, 5000])
+@pytest.mark.parametrize("after", [0, 5000])
+def test_of_a_long_line_the_part_around_the_place_is_shown(margin: int, after: int) -> None:
+    pod = (
+        '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "annotations": {"x/y": "'
+        + "é" * margin
+        + '", "bogus.pinfold.dev/pod": "1"}}, "spec": {"containers": [{"name": "'
+        + "z" * after
+        + '"}]}}'
+    )
+    (found,) = lint_manifests(pod)
+    excerpt, underline = found.excerpt.splitlines()
+    assert excerpt[underline.index("^") :].startswith('"bogus.pinfold.dev/pod": "1"}')
+    assert pod[found.column - 1 :].startswith('"bogus')
+    assert len(excerpt) < 170
+
+
 def test_an_excerpt_has_no_control_characters() -> None:
     ((_, found),) = lint("a: \x1b[31m [\n  b: \x1b")
     assert "\x1b" not in found

@@ -2,13 +2,10 @@ import textwrap
 
 import pytest
 
-from pinfold.policy.manifests.manifest import (
-    ContainerSpec,
-    PodSpec,
-    parse_manifests,
-    pods_of,
-)
+from pinfold.policy.manifests.annotation_lint import lint_manifests
+from pinfold.policy.manifests.manifest import parse_manifests, pods_of
 from pinfold.policy.manifests.pod_size import SizedContainer, pod_size
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 from pinfold.policy.text.yaml_fields import FieldError, read_fields
 
@@ -165,6 +162,54 @@ def test_controllers_make_pods(kind: str, spec: str, names: list[str]) -> None:
     )
     assert [one.name for one in pods] == names
     assert all(one.labels == {"a": "b"} and one.namespace == "shop" for one in pods)
+
+
+def of_group(version: str, kind: str, spec: str) -> str:
+    return f"{{apiVersion: {version}, kind: {kind}, metadata: {{name: w}}, spec: {{{spec}}}}}\n"
+
+
+TEMPLATE = "template: {spec: {containers: [{name: c}]}}"
+
+
+@pytest.mark.parametrize(
+    ("objects", "names"),
+    [
+        pytest.param(
+            [
+                of_group("batch/v1", "Job", TEMPLATE),
+                of_group(
+                    "batch.volcano.sh/v1alpha1",
+                    "Job",
+                    f"tasks: [{{name: t, replicas: 2, {TEMPLATE}}}]",
+                ),
+            ],
+            ["w-0", "w-t-0", "w-t-1"],
+            id="an operator's job has its templates where its operator wants them",
+        ),
+        pytest.param(
+            [
+                of_group("apps/v1", "StatefulSet", f"replicas: 1, {TEMPLATE}"),
+                of_group("apps.kruise.io/v1alpha1", "StatefulSet", f"replicas: 2, {TEMPLATE}"),
+                of_group("other.example/v1", "StatefulSet", f"replicas: 1, {TEMPLATE}"),
+            ],
+            ["w-0", "w-statefulset-0", "w-statefulset-1", "w-statefulset.other.example-0"],
+            id="sets of one kind and of three groups are three",
+        ),
+        pytest.param(
+            [
+                of_group("apps/v1", "Deployment", f"replicas: 1, {TEMPLATE}"),
+                of_group("batch/v1", "Job", TEMPLATE),
+            ],
+            ["w-0", "w-job-0"],
+            id="two kinds of Kubernetes",
+        ),
+    ],
+)
+def test_objects_are_told_apart_by_their_api_group_too(
+    objects: list[str], names: list[str]
+) -> None:
+    assert [one.name for one in parse("---\n".join(objects))] == names
+    assert not lint_manifests("---\n".join(objects))
 
 
 JOB_SET = """
@@ -396,6 +441,13 @@ def test_pods_of_objects_of_two_kinds_with_one_name_are_told_apart() -> None:
             ),
             "pods.yaml:3:1: pod 'default/a-0' is defined twice",
             id="one name for two objects of a kind",
+        ),
+        pytest.param(
+            of_group("apps/v1", "Deployment", TEMPLATE)
+            + "---\n"
+            + of_group("extensions/v1beta1", "Deployment", TEMPLATE),
+            "pods.yaml:3:1: pod 'default/w-0' is defined twice",
+            id="one name for two objects of a kind that had another group once",
         ),
         pytest.param(
             "{kind: Job, metadata: {name: a}, spec: {template: {spec: {containers: [{name: x}]}}}}"

@@ -74,7 +74,7 @@ MASKS = [
 
 
 @pytest.mark.parametrize(("asks", "expected"), MASKS)
-def test_zones(asks: dict[str, Any], expected: list[str]) -> None:
+def test_each_pool_offers_its_zone(asks: dict[str, Any], expected: list[str]) -> None:
     found = zones(**asks)
     assert [str(NodeSet(zone.mask)) for zone in found] == expected
     assert [zone.node_count for zone in found] == [zone.mask.bit_count() for zone in found]
@@ -169,7 +169,9 @@ PRIORITIES = [
 
 
 @pytest.mark.parametrize(("qos", "is_preserved", "priority"), PRIORITIES)
-def test_priority(qos: QosClass, is_preserved: bool, priority: MemoryPriority) -> None:
+def test_the_qos_class_gives_the_priority_of_memory(
+    qos: QosClass, is_preserved: bool, priority: MemoryPriority
+) -> None:
     asked = choice(qos=qos, preserve_memory=is_preserved).request_at(PoolId(0))
     assert asked.priority is priority
     assert asked.affinity == (NodeSet.of(0, 1, 2) if is_preserved else NodeSet.of(0))
@@ -204,3 +206,42 @@ def test_all_pools_at_once_have_the_zones_of_single_pools(
         single = books.pool_memory.choice(request)
         found = books.pool_memory.choice(request).zones()
         assert list(found) == [single.zone(pool.id) for pool in books.tree.pools]
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        pytest.param({"memory_bytes": GIB, "memory_limit_bytes": GIB}, id="a limit that fits"),
+        pytest.param({"memory_bytes": GIB}, id="no limit: spread over all nodes"),
+        pytest.param({"preserve_memory": True}, id="memory that is left alone"),
+        pytest.param({"memory_kinds": frozenset({HBM, DRAM})}, id="two kinds"),
+    ],
+)
+def test_the_offer_of_zones_that_all_have_room_is_the_ledgers(asks: dict[str, Any]) -> None:
+    looked = choice(**asks)
+    looked.zones()
+    for pool_id in map(PoolId, range(len(NAMES))):
+        assert looked.offer(pool_id) == BOOKS.memory.offer(looked.request_at(pool_id))
+
+
+def test_an_offer_after_memory_was_taken_is_what_is_left() -> None:
+    books = Books(machine(), Config())
+    request = Request(
+        container_id=ContainerId("c"),
+        memory_kinds=frozenset({DRAM}),
+        memory_bytes=GIB,
+        memory_limit_bytes=GIB,
+        qos=QosClass.BURSTABLE,
+    )
+    looked = books.pool_memory.choice(request)
+    looked.zones()
+    assert str(looked.offer(PoolId(0)).zone) == "0"
+    other = Request(
+        container_id=ContainerId("other"),
+        memory_kinds=frozenset({DRAM}),
+        memory_bytes=4 * GIB,
+        memory_limit_bytes=4 * GIB,
+        qos=QosClass.GUARANTEED,
+    )
+    books.memory.commit(books.pool_memory.choice(other).offer(PoolId(0)))
+    assert str(looked.offer(PoolId(0)).zone) == "0-1", "node 0 is full by now"

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.decision import Decision
@@ -82,7 +83,7 @@ def crowded() -> tuple[Engine, Container]:
     fat = container("fat", 20 * GIB, {"memory-type.resource-policy.nri.io/pod": "dram"})
     cold = container("cold", GIB, COLD)
     running = [
-        dataclasses.replace(one, cpus=CpuSet.parse(cpus), mems=NodeSet.of(node))
+        structs.replace(one, cpus=CpuSet.parse(cpus), mems=NodeSet.of(node))
         for one, cpus, node in ((fat, "4", 1), (cold, "5", 3))
     ]
     engine.synchronize(running)
@@ -101,8 +102,8 @@ def test_a_cold_start_that_finds_no_room_ends_when_memory_is_given_back() -> Non
 def test_a_cold_start_that_finds_no_room_ends_at_a_look_that_finds_some() -> None:
     engine, fat = crowded()
     assert engine.observe_memory({}) == ()
-    thin = dataclasses.replace(fat.resources, memory_request_bytes=GIB, memory_limit_bytes=GIB)
-    newer = dataclasses.replace(fat, id=ContainerId("thin"), resources=thin)
+    thin = structs.replace(fat.resources, memory_request_bytes=GIB, memory_limit_bytes=GIB)
+    newer = structs.replace(fat, id=ContainerId("thin"), resources=thin)
     assert engine.create(newer).changes == ()
     (change,) = engine.observe_memory({})
     assert (change.container_id, str(change.after.mems)) == ("cold", "1,3")
@@ -160,6 +161,13 @@ def test_a_pen_has_dram_from_its_beginning_for_its_memory_is_that_of_all(
     annotations = {**COLD, TYPES: types, wish: "true" if "pool" in wish else "herd"}
     decision = engine.create(container("cold", GIB, annotations))
     assert (mems(decision), decision.cold_start_ns) == ("1,3", 0)
+    (problem,) = decision.problems
+    whose = "pod" if "pool" in wish else "group"
+    assert problem.where == "cold-start.resource-policy.nri.io/pod of default/cold/cold"
+    assert problem.what == (
+        f"no cold start: its memory nodes are those of its {whose}, and have DRAM"
+    )
+    assert problem.is_advice
     assert engine.end_cold_start(ContainerId("cold")) == ()
     engine.check()
 
@@ -168,10 +176,10 @@ def test_the_end_of_a_cold_start_is_that_of_the_pen_that_was_made_around_it_mean
     """The runtime does not tell that a pod has a size; that shows with its second container."""
     engine = Engine(machine(), Config())
     first = container("first", GIB, COLD)
-    pod = dataclasses.replace(first.pod, resources=first.resources)
-    first = dataclasses.replace(first, pod=pod)
+    pod = structs.replace(first.pod, resources=first.resources)
+    first = structs.replace(first, pod=pod)
     assert mems(engine.create(first)) == "3"
-    second = dataclasses.replace(first, id=ContainerId("second"), name="second")
+    second = structs.replace(first, id=ContainerId("second"), name="second")
     assert mems(engine.create(second)) == "3"
     changes = engine.end_cold_start(ContainerId("first"))
     assert {(one.container_id, str(one.after.mems)) for one in changes} == {
@@ -179,6 +187,53 @@ def test_the_end_of_a_cold_start_is_that_of_the_pen_that_was_made_around_it_mean
         ("second", "1,3"),
     }
     engine.check()
+
+
+@pytest.mark.parametrize(
+    ("scope", "last"),
+    [
+        pytest.param("pod", None, id="the others begin cold, too, and have a time of their own"),
+        pytest.param("container.first", "1,3", id="the others have none"),
+    ],
+)
+def test_who_goes_early_leaves_nobody_cold_for_ever(scope: str, last: str | None) -> None:
+    engine = Engine(machine(), Config())
+    first = container("first", GIB, {f"cold-start.resource-policy.nri.io/{scope}": "duration: 10s"})
+    first = structs.replace(first, pod=structs.replace(first.pod, resources=first.resources))
+    engine.create(first)
+    decision = engine.create(structs.replace(first, id=ContainerId("second"), name="second"))
+    assert (mems(decision), decision.problems) == ("3", ())
+    assert bool(decision.cold_start_ns) == (last is None)
+    changes = engine.stop(ContainerId("first"))
+    told = {one.container_id: str(one.after.mems) for one in changes}
+    assert told.get(ContainerId("second")) == last
+    if last is None:
+        (change,) = engine.end_cold_start(ContainerId("second"))
+        assert str(change.after.mems) == "1,3"
+    engine.check()
+
+
+def test_a_restart_meanwhile_begins_the_cold_start_of_such_a_pen_anew() -> None:
+    before = Engine(machine(), Config())
+    first = container("first", GIB, COLD)
+    first = structs.replace(first, pod=structs.replace(first.pod, resources=first.resources))
+    second = structs.replace(first, id=ContainerId("second"), name="second")
+    told = {one.id: before.create(one).pinning for one in (first, second)}
+    running = [
+        structs.replace(one, cpus=told[one.id].cpus, mems=told[one.id].mems)
+        for one in (first, second)
+    ]
+    engine = Engine(machine(), Config())
+    adopted = engine.synchronize(running)
+    assert [one.cold_start_ns for one in adopted.decisions] == [10 * 10**9] * 2
+    changes = engine.end_cold_start(ContainerId("first"))
+    warm = {one.container_id: one.after.mems for one in changes}
+    assert warm == {"first": NodeSet.of(1, 3), "second": NodeSet.of(1, 3)}
+    assert engine.end_cold_start(ContainerId("second")) == ()
+    engine.check()
+    again = Engine(machine(), Config())
+    adopted = again.synchronize([structs.replace(one, mems=warm[one.id]) for one in running])
+    assert [one.cold_start_ns for one in adopted.decisions] == [0, 0]
 
 
 @pytest.mark.parametrize("types", ["hbm", "pmem,hbm"])
@@ -315,7 +370,7 @@ def test_a_lower_limit_alone_lets_a_container_go_back() -> None:
     engine, _ = pressed("c", qos=QosClass.BURSTABLE, limit=3100 << 20)
     assert engine.observe_memory({0: 2148 << 20, 1: 7 * GIB}) == ()
     asked = engine.containers[ContainerId("c")].resources
-    lower = dataclasses.replace(asked, memory_limit_bytes=100 << 20)
+    lower = structs.replace(asked, memory_limit_bytes=100 << 20)
     assert mems(engine.update(ContainerId("c"), lower)) == "0"
     engine.check()
 
@@ -323,7 +378,7 @@ def test_a_lower_limit_alone_lets_a_container_go_back() -> None:
 def test_a_higher_limit_alone_keeps_a_container_from_going_back() -> None:
     engine, _ = pressed("c", qos=QosClass.BURSTABLE, limit=100 << 20)
     asked = engine.containers[ContainerId("c")].resources
-    higher = dataclasses.replace(asked, memory_limit_bytes=3100 << 20)
+    higher = structs.replace(asked, memory_limit_bytes=3100 << 20)
     assert mems(engine.update(ContainerId("c"), higher)) == "0-1"
     assert engine.observe_memory({0: 2148 << 20, 1: 7 * GIB}) == ()
 

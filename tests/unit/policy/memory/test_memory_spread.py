@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.decision import Decision
@@ -135,14 +136,14 @@ def test_a_resize_keeps_all_nodes() -> None:
 
 def test_a_running_container_keeps_the_nodes_it_has() -> None:
     engine = Engine(BOTH, Config())
-    running = dataclasses.replace(container("a"), cpus=CpuSet.parse("4-7"), mems=NodeSet.of(1))
+    running = structs.replace(container("a"), cpus=CpuSet.parse("4-7"), mems=NodeSet.of(1))
     assert engine.synchronize([running]).changes == ()
 
 
 def test_where_all_nodes_are_promised_to_others_near_ones_serve() -> None:
     engine = Engine(two_kinds(), Config())
     dram = {f"memory-type.{DOMAIN}/pod": "dram"}
-    fat = dataclasses.replace(
+    fat = structs.replace(
         container("fat", 20 * GIB, 20 * GIB, dram, QosClass.GUARANTEED),
         cpus=CpuSet.parse("1"),
         mems=NodeSet.of(0),

@@ -58,7 +58,9 @@ KIND_DISTANCES = (
         pytest.param("1", CXL, "4-5", id="also where it is the nearest of the type"),
     ],
 )
-def test_first_zone(affinity: str, types: frozenset[MemoryKind], expected: str) -> None:
+def test_the_first_zone_is_the_nearest_memory_of_the_kinds(
+    affinity: str, types: frozenset[MemoryKind], expected: str
+) -> None:
     memory = ledger(*KINDS, distances=KIND_DISTANCES)
     assert zone(memory.offer(request("c", affinity, 1, types))) == expected
 

@@ -29,6 +29,17 @@ def test_room_after_grants_and_releases_is_what_a_fresh_count_says() -> None:
             assert observed.room(mask) == fresh.room(mask)
 
 
+def test_a_newcomer_counts_alone_whatever_was_counted_of_an_older_one_of_its_id() -> None:
+    observed = ObservedMemory({0: 1000})
+    observed.grant(ContainerId("c0"), _zone(1), 400)
+    assert observed.room(1) == 600
+    observed.begin(ContainerId("c0"), _zone(1), 100)
+    assert observed.room(1) == 900
+    observed.begin(ContainerId("c0"), _zone(1), 0)
+    assert observed.room(1) == 1000
+    assert not observed.look().granted
+
+
 def test_nodes_that_were_not_looked_at_are_free_without_limit() -> None:
     observed = ObservedMemory({0: 1000})
     observed.grant(ContainerId("c0"), _zone(1), 400)

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from pinfold.policy.model.container import QosClass, Resources
 from pinfold.policy.model.kubelet_resources import (
@@ -210,7 +209,7 @@ def test_estimated_memory_request_is_never_more_than_what_was_asked_for(nudge: i
     asked = Resources(memory_request_bytes=20 * GIB)
     linux = linux_resources(asked, QosClass.BURSTABLE, 1024 * GIB)
     assert linux.oom_score_adj is not None
-    linux = replace(linux, oom_score_adj=linux.oom_score_adj - nudge)
+    linux = structs.replace(linux, oom_score_adj=linux.oom_score_adj - nudge)
     found = estimate(linux, QosClass.BURSTABLE, 1024 * GIB)
     assert 15 * GIB <= found.memory_request_bytes <= 20 * GIB
 

@@ -48,7 +48,9 @@ ENTRIES = [
 
 
 @pytest.mark.parametrize(("own", "qos", "memory_qos", "entries"), ENTRIES)
-def test_entries(own: Resources, qos: str, memory_qos: str, entries: Mapping[str, str]) -> None:
+def test_cgroup_entries_follow_from_requests_and_limits(
+    own: Resources, qos: str, memory_qos: str, entries: Mapping[str, str]
+) -> None:
     found = memory_entries(own, QosClass[qos], 8192 * MIB, MemoryQos[memory_qos])
     assert found == entries
 

@@ -1,8 +1,7 @@
 """Numbers of a pod with resources of its own, read off what its containers show."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.pens.pod_numbers import with_pages

@@ -72,7 +72,7 @@ def container(
 
 
 @pytest.mark.parametrize(("annotations", "config", "level"), WIDTHS)
-def test_a_container_spreads(
+def test_a_container_spreads_as_wide_as_its_burst_level(
     annotations: dict[str, str], config: Config, level: BurstLevel
 ) -> None:
     found = Classifier(config).classify(container("web", annotations))

@@ -119,7 +119,9 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("namespace", "annotations", "cpu_type"), TYPES)
-def test_cpus_come_from(namespace: str, annotations: dict[str, str], cpu_type: CpuType) -> None:
+def test_cpus_come_from_the_kind_that_the_pod_asks_for(
+    namespace: str, annotations: dict[str, str], cpu_type: CpuType
+) -> None:
     found = request(2000, annotations, NAMESPACES, namespace=namespace)
     assert found.cpu_type is cpu_type
     whole = 2 if cpu_type is CpuType.NORMAL else 0
@@ -182,12 +184,14 @@ PRIORITIES = [
 
 
 @pytest.mark.parametrize(("qos", "annotations", "priority"), PRIORITIES)
-def test_priority(qos: QosClass, annotations: dict[str, str], priority: CpuPriority) -> None:
+def test_the_cpu_priority_is_for_exclusive_cpus_alone(
+    qos: QosClass, annotations: dict[str, str], priority: CpuPriority
+) -> None:
     config = Config(default_cpu_priority=CpuPriority.LOW)
     assert request(1000, annotations, config, qos=qos).priority is priority
 
 
-def test_threads_of_cores() -> None:
+def test_wishes_for_threads_of_cores_are_told_apart() -> None:
     assert not request(1000).hide_hyperthreads
     assert request(1000).smt is SmtPreference.ANY
     assert request(1000, {"hide-hyperthreads": "true"}).hide_hyperthreads

@@ -103,7 +103,7 @@ def chain(request: Request) -> list[tuple[int, int]]:
         ),
     ],
 )
-def test_request(
+def test_requests_are_tried_from_own_cpus_down_to_none(
     annotations: dict[str, str], milli: int, qos: QosClass, expected: list[tuple[int, int]]
 ) -> None:
     classifier = Classifier(Config(), machine=THREADS)

@@ -103,4 +103,3 @@ def test_domains_of_a_set_of_cpus_are_named_by_their_lowest_cpus() -> None:
     assert str(CpuSet(domains.indexes(Level.NUMA, cpus))) == "0,8,24"
     assert str(CpuSet(domains.covering(Level.NUMA, cpus))) == "0-15,24-31"
     assert str(CpuSet(domains.members(Level.SOCKET, 1 << 16))) == "16-31"
-    assert domains.name(Level.NUMA, 1 << 24) == "numa 3"

@@ -5,6 +5,7 @@ import re
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.decision import Decision
@@ -330,7 +331,7 @@ def test_quantities_count_beside_sets(
 
 def running(name: str, cpus: str, nodes: str, **asks: str) -> Container:
     plain = container(name, namespace=asks.get("namespace", "default"))
-    return dataclasses.replace(plain, cpus=CpuSet.parse(cpus), mems=NodeSet.parse(nodes))
+    return structs.replace(plain, cpus=CpuSet.parse(cpus), mems=NodeSet.parse(nodes))
 
 
 FOUND = [
@@ -357,7 +358,7 @@ def test_a_running_container_keeps_a_legal_set(namespace: str, before: str, afte
 
 def test_a_preserved_container_is_told_nothing_of_memory() -> None:
     engine = Engine(FOUR, config("nodeset:0", None))
-    kept = dataclasses.replace(
+    kept = structs.replace(
         container("kept", annotations=PRESERVE), cpus=CpuSet.of(1), mems=NodeSet.of(3)
     )
     (decision,) = engine.synchronize([kept]).decisions
@@ -387,10 +388,10 @@ def test_another_configuration_moves_only_who_must_and_says_why() -> None:
 
 def test_who_must_leave_its_nodes_is_not_put_where_others_stay() -> None:
     engine = Engine(FOUR, config("exclude-nodeset:1", None))
-    first = dataclasses.replace(
+    first = structs.replace(
         container("first", memory=3 * GIB), cpus=CpuSet.of(4), mems=NodeSet.of(1)
     )
-    second = dataclasses.replace(
+    second = structs.replace(
         container("second", memory=3 * GIB, qos=QosClass.BURSTABLE),
         cpus=CpuSet.parse("1-3"),
         mems=NodeSet.of(0),
@@ -405,8 +406,8 @@ def test_who_must_leave_its_nodes_is_not_put_where_others_stay() -> None:
 
 def test_who_is_placed_anew_is_not_counted_twice() -> None:
     engine = Engine(FOUR, config("exclude-nodeset:1", None))
-    lost = dataclasses.replace(container("lost", memory=3 * GIB), mems=NodeSet.of(0))
-    moved = dataclasses.replace(container("moved"), cpus=CpuSet.of(4), mems=NodeSet.of(1))
+    lost = structs.replace(container("lost", memory=3 * GIB), mems=NodeSet.of(0))
+    moved = structs.replace(container("moved"), cpus=CpuSet.of(4), mems=NodeSet.of(1))
     decisions = {one.container_id: one for one in engine.synchronize([lost, moved]).decisions}
     assert all(isinstance(one.result, Grant) for one in decisions.values())
     assert not any(one.degraded for one in decisions.values())

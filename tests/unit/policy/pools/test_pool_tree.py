@@ -12,6 +12,7 @@ from pinfold.policy.pools.supply import read_supply
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.topology.model.offline import without
 
 
 def tree_of(machine: Machine, reserved: str = "cpuset:0") -> PoolTree:
@@ -105,6 +106,45 @@ def test_dies_are_pools(spec: str, size: int, has_pools: bool) -> None:
     assert bool(dies) is has_pools
     for number, pool in enumerate(dies):
         assert (pool.name, len(pool.cpus)) == (f"die #0/{number}", 4)
+
+
+@pytest.mark.parametrize(
+    ("l3_groups", "pools"),
+    [
+        pytest.param(
+            "0-1 2-3 4-5 6-7 8-9 10-11 12-13 14-15",
+            [f"socket #0/L3 cache #{number}" for number in range(4)],
+            id="two caches in each core: a pool for each core",
+        ),
+        pytest.param(
+            "0-1,4-5 2-3,6-7 8-9,12-13 10-11,14-15",
+            ["socket #0/L3 cache #0", "socket #0/L3 cache #1"],
+            id="two caches that divide the same two cores: a pool for both",
+        ),
+        pytest.param(
+            "0-1 2-5 6-9 10-13 14-15",
+            [],
+            id="each core shares a cache with the next one: none",
+        ),
+    ],
+)
+def test_no_l3_pool_divides_a_core_whose_threads_have_caches_of_their_own(
+    l3_groups: str, pools: list[str]
+) -> None:
+    groups = tuple(map(CpuSet.parse, l3_groups.split()))
+    machine = dataclasses.replace(machine_from_spec("socket:1 core:4 thread:4"), l3_groups=groups)
+    tree = tree_of(machine)
+    assert [pool.name for pool in tree.pools] == [*pools, "socket #0"]
+    for pool in tree.pools:
+        assert all(core <= pool.cpus or core.isdisjoint(pool.cpus) for core in machine.cores)
+
+
+@pytest.mark.parametrize("l3_groups", ["0-3 4-7 8-11", "0-1 2-3 4-5 6-7 8-9 10-11"])
+def test_an_l3_pool_has_the_online_cpus_of_a_group_that_names_others(l3_groups: str) -> None:
+    online = without(machine_from_spec("socket:1 core:3 thread:4"), CpuSet.parse("5"))
+    groups = tuple(map(CpuSet.parse, l3_groups.split()))
+    pools = tree_of(dataclasses.replace(online, l3_groups=groups)).pools
+    assert [str(pool.cpus) for pool in pools] == ["0-3", "4,6-7", "8-11", "0-4,6-11"]
 
 
 def test_dies_of_several_nodes_have_numa_pools_and_dies_of_one_have_l3_pools() -> None:

@@ -97,7 +97,7 @@ def test_anti_affinity_pushes() -> None:
     assert [rule.weight for rule in rules["wolf"] + rules["sheep"]] == [-1, -1]
 
 
-def test_the_full_syntax() -> None:
+def test_the_full_syntax_says_scope_match_and_weight() -> None:
     text = """
 peter:
 - match: {key: name, operator: Equals, values: [sheep]}
@@ -141,7 +141,9 @@ peter:
         ("9" * 6000, PUSH, -1000, True),
     ],
 )
-def test_a_weight(written: str, key: str, weight: int, has_problem: bool) -> None:
+def test_a_weight_is_a_number_within_bounds(
+    written: str, key: str, weight: int, has_problem: bool
+) -> None:
     rules, problems = read(f"a:\n- match: {{operator: AlwaysTrue}}\n  weight: {written}\n", key)
     assert [rule.weight for rule in rules["a"]] == [weight]
     faults = [problem for problem in problems if not problem.is_advice]

@@ -2,10 +2,10 @@
 
 import string
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.rules import symmetric_rules

@@ -82,6 +82,15 @@ def test_weights_add_up_and_zeros_are_dropped() -> None:
     assert index(*EVERYONE).weights(NEWCOMER, rules) == {"c1": 2, "c2": 2, "c4": -5}
 
 
+def test_a_container_is_in_the_index_from_its_addition_to_its_removal_filed_or_not() -> None:
+    made = index(SHEEP)
+    assert SHEEP.id in made, "not filed yet"
+    made.file()
+    assert SHEEP.id in made
+    made.remove(SHEEP.id)
+    assert SHEEP.id not in made
+
+
 def test_same_pod_is_the_pods_id_not_its_name() -> None:
     (shorthand,) = parse_affinity({"pinfold.dev/affinity": "lamb: [sheep]"}, NORTH)[0]["lamb"]
     assert index(*EVERYONE).weights(NEWCOMER, (shorthand,)) == {"c1": 1}

@@ -1,9 +1,9 @@
 """Annotations by central rule: whom a rule is for, who wins, and what is said of faults."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values

@@ -121,6 +121,44 @@ def test_a_class_of_the_configuration_is_known() -> None:
     assert "unknown CPU class 'fasd' — did you mean 'fast'?" in found
 
 
+COLD = "cold-start.resource-policy.nri.io/container.web: 'duration: 10s'"
+
+
+@pytest.mark.parametrize(
+    ("wish", "found"),
+    [
+        pytest.param("a.b/e: f", [], id="a place of its own"),
+        pytest.param(
+            'pod-pool.pinfold.dev/pod: "true"',
+            [
+                "shop.yaml:7:5: advice: cold-start.resource-policy.nri.io/container.web of"
+                " default/shop/web: no cold start: its memory nodes are those of its pod, and have"
+                " DRAM — write 'pod-pool.pinfold.dev/container.web: \"false\"', or leave it out"
+            ],
+            id="the pod's",
+        ),
+        pytest.param(
+            "group.pinfold.dev/pod: herd",
+            [
+                "shop.yaml:7:5: advice: cold-start.resource-policy.nri.io/container.web of"
+                " default/shop/web: no cold start: its memory nodes are those of its group, and"
+                " have DRAM — leave it out of the group"
+            ],
+            id="a group's",
+        ),
+    ],
+)
+def test_a_cold_start_where_memory_is_that_of_others_too_is_told(
+    wish: str, found: list[str]
+) -> None:
+    text = POD.replace("a.b/c: d", COLD)
+    text = text.replace("ANNOTATION", wish).replace("WEB", WHOLE)
+    check = PodCheck(None, None)
+    assert [
+        one.text("shop.yaml").partition("\n")[0] for one in lint_manifests(text, check)
+    ] == found
+
+
 DEVICES = "advice: {} of default/shop/web: the kubelet's devices count only where"
 
 

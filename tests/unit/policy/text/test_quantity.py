@@ -43,7 +43,7 @@ from pinfold.topology.sets.cpuset import CpuSet, NodeSet
         pytest.param("1500e-3", 1500, id="a negative exponent"),
     ],
 )
-def test_milli(text: str, milli: int) -> None:
+def test_cpu_is_read_in_thousandths(text: str, milli: int) -> None:
     assert parse_milli(text) == milli
 
 
@@ -63,7 +63,7 @@ def test_milli(text: str, milli: int) -> None:
         pytest.param("9007199254740993", 9007199254740993, id="beyond the integers of a float"),
     ],
 )
-def test_bytes(text: str, size: int) -> None:
+def test_sizes_are_read_in_bytes(text: str, size: int) -> None:
     assert parse_bytes(text) == size
 
 
@@ -111,7 +111,7 @@ def test_a_number_of_many_digits_is_refused_before_it_costs_anything() -> None:
         pytest.param("exclude-cpuset:", AllCpusBut(CpuSet()), id="all but nothing"),
     ],
 )
-def test_cpu_amount(text: str, amount: CpuAmount) -> None:
+def test_cpu_amounts_are_numbers_or_lists(text: str, amount: CpuAmount) -> None:
     assert parse_cpu_amount(text) == amount
 
 
@@ -126,7 +126,7 @@ def test_cpu_amount(text: str, amount: CpuAmount) -> None:
         pytest.param("exclude-cpuset:4", AllCpusBut(CpuSet.of(4)), id="all but those of cpus"),
     ],
 )
-def test_memory_amount(text: str, amount: MemoryAmount) -> None:
+def test_memory_amounts_are_sizes_or_lists(text: str, amount: MemoryAmount) -> None:
     assert parse_memory_amount(text) == amount
 
 
@@ -175,7 +175,7 @@ def test_a_text_that_is_no_cpu_amount(text: str, reason: str) -> None:
         pytest.param("Base", NamedFrequency.BASE, id="a name in other letters"),
     ],
 )
-def test_frequency(text: str | int, khz: int | NamedFrequency) -> None:
+def test_frequencies_are_read_in_kilohertz(text: str | int, khz: int | NamedFrequency) -> None:
     assert parse_khz(text) == khz
 
 
@@ -196,7 +196,7 @@ def test_a_text_that_is_no_frequency(text: str) -> None:
         pytest.param("0", 0, id="zero needs no unit"),
     ],
 )
-def test_duration(text: str, nanoseconds: int) -> None:
+def test_durations_are_read_in_nanoseconds(text: str, nanoseconds: int) -> None:
     assert parse_nanoseconds(text) == nanoseconds
 
 

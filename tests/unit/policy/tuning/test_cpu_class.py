@@ -271,7 +271,9 @@ def uncore_config() -> Config:
         ),
     ],
 )
-def test_uncore_clocks(exclusive: list[tuple[str, str]], expected: dict[str, str]) -> None:
+def test_uncore_clocks_follow_the_classes_of_a_die(
+    exclusive: list[tuple[str, str]], expected: dict[str, str]
+) -> None:
     found = effects(occupancy(uncore_config(), *exclusive), Hardware(uncore=UNCORE)).values
     seen = {
         die: f"{found[Knob(KnobKind.UNCORE_MIN, name=die)]}"

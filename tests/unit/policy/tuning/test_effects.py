@@ -1,8 +1,7 @@
 """What the kernel should do follows the grants of an engine, whatever happens to it."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values

@@ -34,7 +34,7 @@ UNKNOWN = NumaDistances((0, 1, 2, 3, 8))
         pytest.param(UNKNOWN, "8", "0-3", "0-3", id="all are as far where nothing is known"),
     ],
 )
-def test_nearest_nodes(
+def test_the_nearest_nodes_are_those_of_the_least_distance(
     distances: NumaDistances, starts: str, candidates: str, nearest: str
 ) -> None:
     assert str(distances.nearest(NodeSet.parse(starts), NodeSet.parse(candidates))) == nearest

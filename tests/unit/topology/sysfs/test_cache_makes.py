@@ -75,6 +75,13 @@ def test_caches_without_a_size_are_read_of_each_core() -> None:
     assert cpus_of(read(files), 1, "Unified") == ["16-17"]
 
 
+def test_wider_caches_of_cores_of_one_make_may_have_other_sizes() -> None:
+    """As two designs of arm cores with the same first caches."""
+    machine = read(changed("size", {30: "512K", 31: "512K"}, index=2))
+    sizes = {one.size_bytes for one in machine.caches if one.level == 2}
+    assert sizes == {2**20, 2**19}
+
+
 def test_what_all_cores_have_in_common_is_read_once() -> None:
     tree = SysfsSnapshot(files=FILES).tree()
     counts: Counter[str] = Counter()
@@ -91,6 +98,10 @@ def test_what_all_cores_have_in_common_is_read_once() -> None:
     assert counts["level"] == counts["type"] == 4
     # One of level 1 for both of its kinds, each of level 2, and the four of level 3.
     assert counts["shared_cpu_list"] == 2 + 16 + 4
+    # The first one of each core, the other of level 1, each of level 2, and the four of level 3.
+    assert counts["size"] == 16 + 2 + 16 + 4
+    # Nobody is called by those of narrower caches.
+    assert counts["id"] == 4
 
 
 @pytest.mark.parametrize("index", [2, 3])

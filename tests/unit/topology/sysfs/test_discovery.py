@@ -429,6 +429,29 @@ def test_frequencies_are_in_khz_and_unknown_where_there_is_no_policy() -> None:
     )
 
 
+def test_policies_in_the_folders_of_cpus_are_found_beside_an_empty_folder_of_all() -> None:
+    """As in kernels before 4.3."""
+    files = files_of("core:2") | {f"{CPU}/cpu0/cpufreq/cpuinfo_max_freq": "3500000"}
+    machine = read(files, frozenset({f"{CPU}/cpufreq"}))
+    assert [cpu.max_khz for cpu in machine.cpus.values()] == [3500000, None]
+
+
+def test_no_cpu_is_asked_for_its_clock_where_the_kernel_has_no_driver() -> None:
+    tree = machine_snapshot(machine_from_spec("core:64")).tree()
+    read_paths: list[str] = []
+
+    class Listing:
+        root = tree.root
+        beginning, names, resolve = tree.beginning, tree.names, tree.resolve
+
+        def read(self, path: str) -> str | None:
+            read_paths.append(path)
+            return tree.read(path)
+
+    discover(Listing())
+    assert not [path for path in read_paths if "cpufreq" in path]
+
+
 def test_a_cpu_list_beyond_every_kernel_is_refused_before_it_costs_anything() -> None:
     files = files_of("core:2")
     files[f"{CPU}/possible"] = "0-4000000000"

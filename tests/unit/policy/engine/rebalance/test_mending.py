@@ -1,8 +1,7 @@
 """Mending: whoever is where a required rule does not hold goes where it does."""
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan, rebalance
@@ -132,8 +131,8 @@ def test_what_is_ignored_during_execution_is_no_reason_to_move() -> None:
     placed(engine, web := container_of("web", 0.5, near(term("numa", "cache"))))
     engine.stop(cache.id)
     elsewhere = {"pool-name.pinfold.dev/pod": "NUMA node #2"}
-    again = dataclasses.replace(cache.pod, uid="another", annotations=elsewhere)
-    placed(engine, dataclasses.replace(cache, id=ContainerId("again"), pod=again))
+    again = structs.replace(cache.pod, uid="another", annotations=elsewhere)
+    placed(engine, structs.replace(cache, id=ContainerId("again"), pod=again))
     assert not engine.decisions[web.id].unmet
     assert rebalance(engine.snapshot()).moves == ()
 

@@ -1,11 +1,11 @@
 """Wishes are weighed as they are met where containers are, and not where they might be."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.placement_score import placement_score

@@ -1,7 +1,9 @@
+import pytest
+
 from pinfold.policy.model.selector_operator import LabelOperator
 from pinfold.policy.rules.podaffinity.label_selector import LabelRequirement, LabelSelector
-from pinfold.policy.rules.podaffinity.namespace_scope import EVERY_NAMESPACE, NamespaceScope
-from pinfold.policy.rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
+from pinfold.policy.rules.podaffinity.namespace_scope import NamespaceScope
+from pinfold.policy.rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules, SpreadRule
 from pinfold.policy.rules.podaffinity.term import (
     IndexKey,
     Term,
@@ -12,6 +14,8 @@ from pinfold.policy.rules.podaffinity.term import (
 from pinfold.topology.model.machine import Level
 
 from .rule_cases import container
+
+EVERY_NAMESPACE = NamespaceScope(selector=LabelSelector())
 
 
 def term(selector: LabelSelector | None = None, **more: object) -> Term:
@@ -98,6 +102,36 @@ def test_what_every_container_has_is_no_key() -> None:
     for one in (exists, many):
         assert term(LabelSelector((one,))).index_keys(owner) == (IndexKey("default"),)
         assert term(LabelSelector((one, tier))).index_keys(owner) == (IndexKey("default", "tier"),)
+
+
+@pytest.mark.parametrize(
+    ("counts", "domains", "least"),
+    [
+        pytest.param([2, 3], 4, 2, id="the emptiest of enough domains"),
+        pytest.param([2, 3], 2, 0, id="fewer domains than there must be count as an empty one"),
+        pytest.param([], 4, 0, id="nothing is counted where there is no domain"),
+    ],
+)
+def test_a_spread_rule_holds_domains_against_the_emptiest_one(
+    counts: list[int], domains: int, least: int
+) -> None:
+    rule = SpreadRule(max_skew=1, level=Level.CORE, selector=LabelSelector(), min_domains=3)
+    assert rule.least_of(counts, domains) == least
+
+
+@pytest.mark.parametrize(
+    ("selector", "is_counted"),
+    [
+        pytest.param(LabelSelector.equals(app="web"), True, id="of those that it selects"),
+        pytest.param(LabelSelector.equals(app="db"), False, id="not of others"),
+        pytest.param(None, False, id="a rule without a selector counts nobody"),
+    ],
+)
+def test_a_spread_rule_may_count_its_owner(
+    selector: LabelSelector | None, *, is_counted: bool
+) -> None:
+    rule = SpreadRule(max_skew=1, level=Level.CORE, selector=selector)
+    assert rule.counts_itself(container(labels={"app": "web"})) is is_counted
 
 
 def test_no_rules_are_false() -> None:

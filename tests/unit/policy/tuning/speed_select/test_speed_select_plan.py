@@ -353,7 +353,7 @@ def associated(**facts: Any) -> list[SpeedSelect]:
         ),
     ],
 )
-def test_extended_resources(
+def test_extended_resources_count_the_cpus_of_a_class(
     configured: Config, where: Machine, allowed: str, expected: dict[str, int]
 ) -> None:
     assert extended_resources(where, configured, CpuSet.parse(allowed)) == {

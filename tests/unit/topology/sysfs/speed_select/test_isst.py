@@ -216,14 +216,14 @@ def test_features_are_switched_one_by_one() -> None:
     (domain, *_) = read_speed_select(device, MACHINE)
     control = speed_select_control(device, MACHINE.online)
     registers = device.domains[0, 0]
-    control.set_core_power(domain, True)
+    control.set_core_power(domain, is_enabled=True)
     assert (registers.cp, registers.ordered, registers.features) == (1, 1, 1)
-    control.set_turbo_frequency(domain, True)
+    control.set_turbo_frequency(domain, is_enabled=True)
     assert registers.features == 3
-    control.set_turbo_frequency(domain, False)
-    control.set_core_power(domain, False, False)
+    control.set_turbo_frequency(domain, is_enabled=False)
+    control.set_core_power(domain, is_enabled=False, is_ordered=False)
     assert (registers.cp, registers.ordered, registers.features) == (0, 0, 1)
-    control.set_core_power(domain, True, is_ordered=False)
+    control.set_core_power(domain, is_enabled=True, is_ordered=False)
     assert (registers.cp, registers.ordered) == (1, 0)
     assert device.domains[0, 2].cp == 0
 

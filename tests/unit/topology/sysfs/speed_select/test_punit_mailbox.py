@@ -141,10 +141,10 @@ def test_features_are_switched_one_by_one() -> None:
     (_, domain) = read_speed_select(device, MACHINE)
     control = speed_select_control(device, MACHINE.online)
     device.sent.clear()
-    control.set_core_power(domain, True)
-    control.set_turbo_frequency(domain, True)
-    control.set_turbo_frequency(domain, False)
-    control.set_core_power(domain, False, False)
+    control.set_core_power(domain, is_enabled=True)
+    control.set_turbo_frequency(domain, is_enabled=True)
+    control.set_turbo_frequency(domain, is_enabled=False)
+    control.set_core_power(domain, is_enabled=False, is_ordered=False)
     sets = [
         (command, subcommand, request)
         for punit, command, subcommand, parameter, request in device.sent

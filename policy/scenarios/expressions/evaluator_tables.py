@@ -5,7 +5,7 @@ evaluator adds the position.
 """
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -87,6 +87,15 @@ def elements(value: Value) -> list[Value]:
             return [*value]
         case _:
             raise TypeError(f"{brief(value)} is not a collection")
+
+
+def part_of(value: Value, bounds: Sequence[Value]) -> Value:
+    """The part of a list, tuple or text from one bound to another. Raises `TypeError` otherwise."""
+    numbers = [one for one in bounds if one is None or isinstance(one, int)]
+    if len(numbers) == len(bounds) and isinstance(value, list | tuple | str):
+        first, end, step = numbers
+        return value[first:end:step]
+    raise TypeError(f"{brief(value)} has no part from {' to '.join(map(brief, bounds[:2]))}")
 
 
 def _order(value: Value) -> tuple[str, int, str]:
@@ -259,23 +268,63 @@ def _tuple(value: Value = ()) -> tuple[Value, ...]:
     return (*_list(value),)
 
 
+def _reversed(value: Value) -> list[Value]:
+    return _list(value)[::-1]
+
+
+def _zip(*many: Value) -> list[Value]:
+    return [*zip(*map(_list, many), strict=False)]
+
+
+def _enumerate(value: Value, start: Value = 0) -> list[Value]:
+    (first,) = _integers((start,))
+    return [*enumerate(_list(value), first)]
+
+
+def _join(text: str, values: Value) -> str:
+    words = _list(values)
+    if not all(isinstance(one, str) for one in words):
+        raise TypeError("expected texts")
+    # Before it is made: two long ones would be megabytes.
+    if sum(map(_len, words)) + len(text) * max(len(words) - 1, 0) > MAX_SIZE:
+        raise ValueError(f"a text of more than {MAX_SIZE} characters")
+    return text.join(map(_str, words))
+
+
+def _count(values: Value, wanted: Value) -> int:
+    return elements(values).count(wanted)
+
+
+def _is(one: Value, other: Value) -> bool:
+    for value in (one, other):
+        if value is None or isinstance(value, bool):
+            return one is other
+    # Whether two equal texts are one object is nobody's business.
+    raise TypeError(
+        "operator Is is not part of the language but for None, True and False — write '=='"
+    )
+
+
 FUNCTIONS: Final[Mapping[str, Function]] = {
     "abs": _abs,
     "all": _all,
     "any": _any,
     "bool": _bool,
     "disjoint_sets": disjoint_sets,
+    "enumerate": _enumerate,
     "int": _int,
     "len": _len,
     "list": _list,
     "max": _of_several(max),
     "min": _of_several(min),
     "range": _range,
+    "reversed": _reversed,
     "set": _set,
     "sorted": _sorted,
     "str": _str,
     "sum": _sum,
     "tuple": _tuple,
+    "zip": _zip,
 }
 
 SET_METHODS: Final[Mapping[str, Function]] = {
@@ -290,8 +339,10 @@ SET_METHODS: Final[Mapping[str, Function]] = {
 METHODS: Final[Mapping[str, Mapping[str, Function]]] = {
     "set": SET_METHODS,
     "text": {
+        "count": _of_text(str.count),
         "endswith": _of_text(str.endswith),
         "isdigit": _of_text(str.isdigit),
+        "join": _join,
         "lower": _of_text(str.lower),
         "removeprefix": _of_text(str.removeprefix),
         "removesuffix": _of_text(str.removesuffix),
@@ -300,8 +351,8 @@ METHODS: Final[Mapping[str, Mapping[str, Function]]] = {
         "strip": _of_text(str.strip),
         "upper": _of_text(str.upper),
     },
-    "list": {"index": _index},
-    "tuple": {"index": _index},
+    "list": {"count": _count, "index": _index},
+    "tuple": {"count": _count, "index": _index},
     "mapping": {"get": _get, "items": _items, "keys": elements, "values": _values},
 }
 
@@ -314,6 +365,8 @@ COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
     ast.GtE: lambda one, other: bool(one >= other),
     ast.In: lambda one, many: one in many,
     ast.NotIn: lambda one, many: one not in many,
+    ast.Is: _is,
+    ast.IsNot: lambda one, other: not _is(one, other),
 }
 
 # What an operator takes on both sides, by `kind_of`.

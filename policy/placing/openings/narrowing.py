@@ -6,24 +6,25 @@ a pen make way together.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, product
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...topology.model.machine import Level
-from ...topology.sets.cpuset import CpuSet
-from ..books.books import Books
-from ..books.cpu_ledger import Ledger
-from ..books.narrowed_shares import NarrowedShares
-from ..model.container import ContainerId
-from ..model.grant import Grant, PoolId
-from ..model.request import CpuType
-from ..pools.domains import Domains
-from .judging.barrier import Barrier
-from .judging.judgement import Judgement, bits
-from .judging.restriction import Restriction
+from ....topology.model.machine import Level
+from ....topology.sets.cpuset import CpuSet
+from ...books.books import Books
+from ...books.cpu_ledger import Ledger
+from ...books.narrowed_shares import NarrowedShares
+from ...books.ties import required_among
+from ...model.container import ContainerId
+from ...model.grant import Grant, PoolId
+from ...model.request import CpuType
+from ...pools.domains import Domains
+from ..judging.barrier import Barrier
+from ..judging.judgement import Judgement, bits
+from ..judging.restriction import Restriction
 from .openings import Openings, OpeningSearch
 
 # A member of an enum is looked up by a call of Python.
@@ -115,9 +116,9 @@ def _in_one_domain(
     search: OpeningSearch, regions: Iterable[int], standing: "_ByLevels", looks: int
 ) -> "Iterator[_Part]":
     """The parts of regions in one domain of the widest level of which a rule speaks."""
-    domains = search.judgement.domains
-    found = product(regions, domains.masks(_levels(standing)[0]))
-    for part in islice((region & one for region, one in found if region & one), looks):
+    domains, widest = search.judgement.domains, _levels(standing)[0]
+    found = (part for region in regions for part in domains.parts(widest, region))
+    for part in islice(found, looks):
         yield part, _leaving(standing, part, domains)
 
 
@@ -132,8 +133,8 @@ def _in_several_domains(
     for levels, some in standing.items():
         for one in some:
             near |= _cover(levels, one.cpus, domains)
-    for region, (pool_id, cpus) in product(regions, enumerate(search.tree.masks)):
-        here = region & cpus
+    for region, pool_id in search.tree.meetings(filter(search.may_fit_anywhere, regions)):
+        here = region & search.tree.masks[pool_id]
         if not (looks and here & near and search.fits(pool_id, here)):
             continue
         part = here & ~near
@@ -265,11 +266,11 @@ class _Crowds:
             # Or its pool has no cpu left, and it is where others lend it some, whatever its share
             # comes to.
             can[container_id] = not reach & ~standing
-        if books.standing.has_required_affinity:
-            for container_id in residents:
-                if can[container_id]:
-                    container = books.affinity.residents.container(container_id)
-                    can[container_id] = not books.standing.is_required(container)
+        is_any_required = books.standing.has_required_affinity
+        moving = [one for one in residents if can[one]] if is_any_required else ()
+        if moving:
+            required = required_among(moving, books.standing, books.affinity.residents)
+            can.update(dict.fromkeys(required, False))
 
     def _can_pen_leave(self, pen_id: ContainerId) -> bool:
         """Whether no rule holds those in a pen, and its grant says where they are."""

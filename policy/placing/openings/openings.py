@@ -1,53 +1,26 @@
 """Openings: the cpus of each pool that rules between containers leave to a newcomer."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from itertools import islice
+from functools import cached_property, reduce
 from typing import Final
 
 from msgspec import Struct
 
-from ...topology.sets.cpuset import CpuSet
-from ..books.cpu_ledger import Ledger
-from ..model.grant import Dropped
-from ..model.request import Isolation, Request
-from ..pools.domains import Domains
-from ..pools.pool_tree import PoolTree
-from ..rules.pulls import Pulls
-from .hint_demand import strict_cpus
-from .judging.barrier import Barrier
-from .judging.judgement import Judgement
-from .judging.restriction import Restriction
-from .rank import Column
+from ....topology.sets.cpuset import lowest_cpu
+from ...books.cpu_ledger import Ledger
+from ...model.grant import Dropped
+from ...model.request import Isolation, Request
+from ...pools.pool_tree import PoolTree
+from ..hint_demand import strict_cpus
+from ..judging.judgement import Judgement
+from ..judging.restriction import Restriction
+from ..rank import Column
+from .objections import Objections, ObjectionWording
 
 _REGIONS_MAX: Final = 4096
 _FEW_PARTS: Final = 8
 """So many parts of pools are looked at one by one."""
-_NARROWER: Final = "a narrower pool has all cpus that its rules leave"
-
-
-class Objections(Mapping[int, Dropped]):
-    """The objections of rules to pools, by id; each is worded when somebody asks."""
-
-    def __init__(self, pools: Sequence[int], objection: Callable[[int], Dropped]) -> None:
-        """`pools`: ascending."""
-        self._pools = dict.fromkeys(pools)
-        self._objection = objection
-
-    def __getitem__(self, pool_id: int) -> Dropped:
-        if pool_id not in self._pools:
-            raise KeyError(pool_id)
-        return self._objection(pool_id)
-
-    def __contains__(self, pool_id: object) -> bool:
-        return pool_id in self._pools
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._pools)
-
-    def __len__(self) -> int:
-        return len(self._pools)
 
 
 class Openings(Struct, frozen=True, kw_only=True):
@@ -66,7 +39,7 @@ class Openings(Struct, frozen=True, kw_only=True):
     """How many shared residents must make way; empty where none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OpeningSearch:
     """A newcomer's request and the judgement about it, to be held against a ledger."""
 
@@ -76,6 +49,7 @@ class OpeningSearch:
     ledger: Ledger
     _slices: dict[int, int] = field(init=False, default_factory=dict[int, int])
     _own: dict[tuple[int, int], int] = field(init=False, default_factory=dict[tuple[int, int], int])
+    _kept: dict[int, int] = field(init=False, default_factory=dict[int, int])
     _scores: dict[tuple[int, int], int] = field(
         init=False, default_factory=dict[tuple[int, int], int]
     )
@@ -112,11 +86,17 @@ class OpeningSearch:
                 best[pool_id] = sure[pool_id]
                 continue
             if len(inside) > 1:
-                keys = {
-                    one: (self.preference(pool_id, one), self.free(pool_id, one)) for one in inside
-                }
                 # Stable: of equal regions the first.
-                inside.sort(key=keys.__getitem__, reverse=True)
+                inside = list(filter(self.may_fit_anywhere, inside))
+                free = self._left(pool_id)
+                if self.judgement.pulls or self.judgement.pool_scores:
+                    keys = {
+                        one: (self.preference(pool_id, one), (free & one).bit_count())
+                        for one in inside
+                    }
+                    inside.sort(key=keys.__getitem__, reverse=True)
+                else:
+                    inside.sort(key=lambda one: (free & one).bit_count(), reverse=True)
             for one in inside:
                 if self.fits(pool_id, one):
                     best[pool_id] = one
@@ -130,10 +110,10 @@ class OpeningSearch:
             best = [region if region & free else 0 for region, free in left]
         dropped = [pool_id for pool_id, region in enumerate(best) if not region]
         # A decision that is kept keeps this, too: without what was noted during the search.
-        wording = _Wording(
+        wording = ObjectionWording(
             request=self.request,
             tree=self.tree,
-            regions=regions,
+            left=reduce(int.__or__, regions, 0),
             own=own,
             judged=self.judgement.own,
             barriers=self.judgement.barriers,
@@ -227,7 +207,7 @@ class OpeningSearch:
             return 0
         if pool_id not in self._slices:
             self._slices[pool_id] = ledger.slice(self.tree.pools[pool_id].id)
-        free = self._slices[pool_id] & region & ~self.judgement.owed(region)
+        free = self._slices[pool_id] & region & ~self._owed(region)
         return strict_cpus(request, free)
 
     def may_fit(self, pool_id: int, region: int) -> bool:
@@ -240,12 +220,73 @@ class OpeningSearch:
             return True
         return bool(free) and ledger.room.grantable_milli[pool_id] >= request.shared_milli
 
+    @property
+    def grows_by_more(self) -> bool:
+        """Whether more cpus than those that fit fit, too, in the same pool."""
+        request, judgement = self.request, self.judgement
+        if request.needs_shared_cpu or request.wants_isolated:
+            return False
+        return judgement.levels_shared <= 1
+
+    def may_ever_fit(self, cpus: int) -> bool:
+        """Whether some pool may have what the newcomer asks for on these cpus, or on more."""
+        left, beside, least, count = self._bounds
+        return (cpus & left).bit_count() >= least and (cpus & beside).bit_count() >= count
+
+    def may_fit_anywhere(self, cpus: int) -> bool:
+        """Whether some pool may have what the newcomer asks for on these cpus alone."""
+        left, beside, least, count = self._bounds
+        if (cpus & left).bit_count() < least or (cpus & beside).bit_count() < count:
+            return False
+        if not self._narrowest:
+            return True
+        holders, shared, last = self._narrowest
+        domain = holders.get(lowest_cpu(cpus), 0)
+        if not domain & last or cpus & ~domain or domain & shared & ~cpus:
+            return True
+        # One of them is left to companions, and all of those that may be it are here, and free.
+        return (cpus & left).bit_count() > count
+
+    @cached_property
+    def _bounds(self) -> tuple[int, int, int, int]:
+        """Cpus that are left, those of them that need not be left to others, and how many it asks.
+
+        Of the first so many as its own ones and its share come to, of the others its own ones.
+        """
+        request, ledger = self.request, self.ledger
+        left, count = ledger.free_sharable[-1], request.exclusive
+        if request.wants_isolated:
+            left |= ledger.free_isolated[-1]
+            return left, left, count, count
+        least = count
+        if request.needs_shared_cpu:
+            least += max(1, -(-request.shared_milli // 1000))
+        return left, left & ~self.judgement.owed_first, least, count
+
+    @cached_property
+    def _narrowest(self) -> tuple[Mapping[int, int], int, int] | None:
+        """Domains of the narrowest level, by cpu, the cpus shared there, and the last of each.
+
+        Of domains of which all that are shared are left.
+        """
+        narrowest = self.judgement.narrowest_sharing
+        if narrowest is None or self.request.wants_isolated or not self.request.exclusive:
+            return None
+        level, holders, shared, last = narrowest
+        taken = self.judgement.domains.covering(level, shared & ~self.ledger.free_sharable[-1])
+        return holders, shared, last & ~taken
+
     def fits(self, pool_id: int, region: int) -> bool:
         """Whether a region of a pool has what the newcomer asks for."""
         request, ledger = self.request, self.ledger
         count = request.exclusive
         free = ledger.free_sharable[pool_id] & region
         if count and (free | ledger.free_isolated[pool_id] & region).bit_count() < count:
+            return False
+        is_beside = count and self.judgement.companions and not request.wants_isolated
+        # Of narrow domains there are thousands: most are known to have too few without a look at
+        # what the pool may give away.
+        if is_beside and (free & ~self._owed(region)).bit_count() < count:
             return False
         if count and not self._has_own_for_sure(pool_id, region):
             own = self.exclusive(pool_id, region)
@@ -279,8 +320,15 @@ class OpeningSearch:
         if request.wants_isolated and isolated.bit_count() >= request.exclusive:
             return False
         pool_id, companions = self.tree.pools[number].id, self.judgement.companions
-        left = region & ~self.judgement.owed(region) if companions else region
+        left = region & ~self._owed(region) if companions else region
         return self.ledger.cut_within(pool_id, left) >= request.exclusive
+
+    def _owed(self, region: int) -> int:
+        """Cpus of a region that the newcomer must leave to companions."""
+        known = self._kept.get(region)
+        if known is None:
+            known = self._kept[region] = self.judgement.owed(region)
+        return known
 
     def _parts(
         self, regions: Sequence[int], closed: frozenset[int], best: list[int]
@@ -347,43 +395,3 @@ class OpeningSearch:
             elif (here & left[pool_id]).bit_count() < wanted:
                 found[pool_id] = 0
         return found
-
-
-class _Wording(Struct, frozen=True, kw_only=True):
-    """What it takes to word why rules leave a newcomer none of a pool."""
-
-    request: Request
-    tree: PoolTree
-    regions: Sequence[int]
-    own: Sequence[Restriction]
-    """Its own rules, without those that make way for it."""
-    judged: tuple[Restriction, ...]
-    barriers: tuple[Barrier, ...]
-    domains: Domains
-
-    def objection(self, pool_id: int) -> Dropped:
-        """Why a pool is dropped. O(rules)."""
-        pool = self.tree.pools[pool_id]
-        for one in self.own:
-            if pool.id in one.closed_pools or not pool.cpus.mask & ~one.forbidden:
-                return one.dropped()
-        usable = (pool.sharable | pool.isolated).mask
-        for barrier in self.barriers:
-            if not usable & ~barrier.forbidden:
-                for one in barrier.restrictions():
-                    if usable & one.forbidden:
-                        return one.dropped()
-        inside = 0
-        for region in self.regions:
-            inside |= region & usable
-        if inside and any(not inside & ~self.tree.pools[one].cpus.mask for one in pool.children):
-            return Dropped(_NARROWER, "more of them", str(CpuSet(inside)))
-        domains = self.domains
-        judgement = Judgement(
-            own=self.judged, barriers=self.barriers, pulls=Pulls(domains), domains=domains
-        )
-        # Its own ones are among all of them.
-        names = dict.fromkeys(one.name for one in (*self.own, *judgement.restrictions()))
-        name = "; ".join(islice(names, 2))
-        available = str(CpuSet(inside)) if inside else "none"
-        return Dropped(f"cpus where rules hold ({name})", self.request.describe(), available)

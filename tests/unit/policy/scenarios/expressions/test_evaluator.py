@@ -1,7 +1,7 @@
 import pytest
 
-from pinfold.policy.scenarios.evaluator import EvaluatorError, evaluate
-from pinfold.policy.scenarios.evaluator_tables import Record, Value
+from pinfold.policy.scenarios.expressions.evaluator import EvaluatorError, evaluate
+from pinfold.policy.scenarios.expressions.evaluator_tables import Record, Value
 
 CPUS: Value = {
     "a": frozenset({"cpu0", "cpu1"}),
@@ -57,6 +57,20 @@ NAMES: dict[str, Value] = {
         pytest.param("-x + 7 // 2 == 0 and True", id="arithmetic"),
         pytest.param("[x for x in [1]] == [1] and x == 3", id="loop variables end with the loop"),
         pytest.param(" \n ( 1 ==\n 1 ) ", id="several lines"),
+        pytest.param("[1, 2, 3][1:] == [2, 3] and (1, 2)[:-1] == (1,)", id="slices"),
+        pytest.param("'cpu07'[3:] == '07' and [1, 2, 3][::-2] == [3, 1]", id="slices with steps"),
+        pytest.param(
+            "cpus.get('q') is None and True is not False and not 1 is None", id="identity of None"
+        ),
+        pytest.param("zip([1, 2], ['a', 'b', 'c']) == [(1, 'a'), (2, 'b')]", id="pairs"),
+        pytest.param(
+            "[i for i, c in enumerate(cpus) if c == 'b'] == [1]"
+            " and enumerate('a', 1) == [(1, 'a')]",
+            id="numbered elements",
+        ),
+        pytest.param("reversed([1, 2]) == [2, 1] and (1,) * 2 == (1, 1)", id="the other way round"),
+        pytest.param("', '.join(sorted(cpus['a'])) == 'cpu0, cpu1'", id="texts joined by a text"),
+        pytest.param("[1, 2, 1].count(1) == 2 == 'a,b,c'.count(',')", id="how often"),
     ],
 )
 def test_expressions_hold(source: str) -> None:
@@ -92,6 +106,12 @@ def test_expressions_hold(source: str) -> None:
         pytest.param("1.5", "1.5 is neither text nor an integer", id="a float"),
         pytest.param("2 ** 9", "operator Pow is not part of the language", id="a power"),
         pytest.param("1 is 1", "operator Is is not part of the language", id="identity"),
+        pytest.param("'a' is 'a'", "but for None, True and False — write '=='", id="texts alike"),
+        pytest.param("cpus['a':]", "a mapping of 4 has no part from 'a' to None", id="a part"),
+        pytest.param("[1]['a':2]", "a list of 1 has no part from 'a' to 2", id="a bound"),
+        pytest.param("[1][::0]", "slice step cannot be zero", id="a slice without a step"),
+        pytest.param("','.join([1])", "expected texts", id="numbers joined by a text"),
+        pytest.param("zip(1)", "1 is not a collection", id="a pair of nothing"),
         pytest.param("~1", "no such operator for 1", id="inversion"),
         pytest.param("1 + 'a'", "operator Add takes no number and text", id="mixed kinds"),
         pytest.param("{1} < 2", "not supported", id="an order that is not there"),
@@ -132,6 +152,9 @@ def test_errors_say_where_and_what(source: str, message: str) -> None:
         pytest.param("range(1000000000)", "more than 10000 numbers", id="a long range"),
         pytest.param("[1] * 1000000000", "more than 10000 elements", id="a long list"),
         pytest.param("('a' * 9000) * 9000", "more than 10000 elements", id="a long text built"),
+        pytest.param(
+            "('a' * 9000).join(['b'] * 9000)", "more than 10000 characters", id="texts joined long"
+        ),
         pytest.param("'a' * 9000 + 'a' * 9000", "more than 10000 elements", id="texts joined"),
         pytest.param(
             " * ".join(["999999999999999"] * 40), "more than 256 bits", id="a huge number"

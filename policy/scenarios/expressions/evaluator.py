@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
-from ...topology.sets.base_errors import PinfoldError
+from ....topology.sets.base_errors import PinfoldError
 from .evaluator_tables import (
     COMPARISONS,
     FUNCTIONS,
@@ -27,6 +27,7 @@ from .evaluator_tables import (
     collect,
     elements,
     kind_of,
+    part_of,
 )
 
 MAX_SOURCE: Final = 4000
@@ -212,7 +213,7 @@ class _Interpreter:
     def binary(self, node: ast.BinOp) -> Value:
         left, right = self.value(node.left), self.value(node.right)
         self.weigh(node, left, right)
-        if isinstance(node.op, ast.Mult) and isinstance(left, list | str):
+        if isinstance(node.op, ast.Mult) and isinstance(left, list | tuple | str):
             return self._repeated(node, left, right)
         operation, kinds = OPERATORS.get(type(node.op), (None, ()))
         if operation is None:
@@ -222,7 +223,9 @@ class _Interpreter:
             self.fail(node, f"operator {type(node.op).__name__} takes no {kind} and {other}")
         return operation(left, right)
 
-    def _repeated(self, node: ast.expr, one: list[Value] | str, times: Value) -> Value:
+    def _repeated(
+        self, node: ast.expr, one: list[Value] | tuple[Value, ...] | str, times: Value
+    ) -> Value:
         if not isinstance(times, int):
             self.fail(node, f"{brief(times)} is not a number of times")
         if len(one) * times > MAX_SIZE:
@@ -248,6 +251,8 @@ class _Interpreter:
         return self.value(node.body if self.value(node.test) else node.orelse)
 
     def subscript(self, node: ast.Subscript) -> Value:
+        if isinstance(node.slice, ast.Slice):
+            return self._slice(node, node.slice)
         held, key = self.value(node.value), self.value(node.slice)
         if isinstance(held, Mapping):
             collect((key,))
@@ -257,6 +262,12 @@ class _Interpreter:
         if isinstance(held, list | tuple | str) and isinstance(key, int):
             return held[key]
         self.fail(node, f"{brief(held)} has no elements by {brief(key)}")
+
+    def _slice(self, node: ast.Subscript, part: ast.Slice) -> Value:
+        held = self.value(node.value)
+        self.weigh(node, held)
+        given = (part.lower, part.upper, part.step)
+        return part_of(held, [None if one is None else self.value(one) for one in given])
 
     def _keys(self, held: Mapping[Any, Value]) -> str:
         if not held:

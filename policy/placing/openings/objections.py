@@ -1,0 +1,81 @@
+"""Objections of rules to pools, worded when somebody asks for them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct
+
+from ....topology.sets.cpuset import CpuSet
+from ...model.grant import Dropped
+from ...model.request import Request
+from ...pools.domains import Domains
+from ...pools.pool_tree import PoolTree
+from ...rules.pulls import Pulls
+from ..judging.barrier import Barrier
+from ..judging.judgement import Judgement
+from ..judging.restriction import Restriction
+
+_NARROWER: Final = "a narrower pool has all cpus that its rules leave"
+
+
+class Objections(Mapping[int, Dropped]):
+    """The objections of rules to pools, by id; each is worded when somebody asks."""
+
+    def __init__(self, pools: Sequence[int], objection: Callable[[int], Dropped]) -> None:
+        """`pools`: ascending."""
+        self._pools = dict.fromkeys(pools)
+        self._objection = objection
+
+    def __getitem__(self, pool_id: int) -> Dropped:
+        if pool_id not in self._pools:
+            raise KeyError(pool_id)
+        return self._objection(pool_id)
+
+    def __contains__(self, pool_id: object) -> bool:
+        return pool_id in self._pools
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._pools)
+
+    def __len__(self) -> int:
+        return len(self._pools)
+
+
+class ObjectionWording(Struct, frozen=True, kw_only=True):
+    """The reasons why rules leave a newcomer none of a pool, to be worded one by one."""
+
+    request: Request
+    tree: PoolTree
+    left: int
+    """The cpus that rules leave it, in one region or another, as a mask."""
+    own: Sequence[Restriction]
+    """Its own rules, without those that make way for it."""
+    judged: tuple[Restriction, ...]
+    barriers: tuple[Barrier, ...]
+    domains: Domains
+
+    def objection(self, pool_id: int) -> Dropped:
+        """The reason why a pool is dropped. O(rules)."""
+        pool = self.tree.pools[pool_id]
+        for one in self.own:
+            if pool.id in one.closed_pools or not pool.cpus.mask & ~one.forbidden:
+                return one.dropped()
+        usable = (pool.sharable | pool.isolated).mask
+        for barrier in self.barriers:
+            if not usable & ~barrier.forbidden:
+                for one in barrier.restrictions():
+                    if usable & one.forbidden:
+                        return one.dropped()
+        inside = self.left & usable
+        if inside and any(not inside & ~self.tree.pools[one].cpus.mask for one in pool.children):
+            return Dropped(_NARROWER, "more of them", str(CpuSet(inside)))
+        domains = self.domains
+        judgement = Judgement(
+            own=self.judged, barriers=self.barriers, pulls=Pulls(domains), domains=domains
+        )
+        # Its own ones are among all of them.
+        names = dict.fromkeys(one.name for one in (*self.own, *judgement.restrictions()))
+        name = "; ".join(islice(names, 2))
+        available = str(CpuSet(inside)) if inside else "none"
+        return Dropped(f"cpus where rules hold ({name})", self.request.describe(), available)
