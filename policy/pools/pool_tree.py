@@ -227,7 +227,7 @@ def _whole_l3_groups(machine: Machine, among: CpuSet) -> list[CpuSet]:
     Threads of a core may have a cache for some of them each. A pool has whole cores: else two
     containers that seem to be apart would share one.
     """
-    # Groups of a machine that was written by hand may name cpus that are offline: they have no core.
+    # A machine that was written by hand may name offline cpus there: they have no core.
     groups = [group & machine.online for group in machine.l3_groups if not group.isdisjoint(among)]
     core_of = machine.core_of
     if all(core_of[cpu] <= group for group in groups for cpu in group):

@@ -266,8 +266,7 @@ class _Crowds:
             # Or its pool has no cpu left, and it is where others lend it some, whatever its share
             # comes to.
             can[container_id] = not reach & ~standing
-        is_any_required = books.standing.has_required_affinity
-        moving = [one for one in residents if can[one]] if is_any_required else ()
+        moving = books.standing.has_required_affinity and [one for one in residents if can[one]]
         if moving:
             required = required_among(moving, books.standing, books.affinity.residents)
             can.update(dict.fromkeys(required, False))
