@@ -164,7 +164,7 @@ class Pinner:
         """Take the present state as told: nobody is updated for what changed until here.
 
         But for those who were told cpus that belong to another container, or idle ones that a rule
-        keeps them from by now: they have to leave them, and their changes are returned.
+        keeps them from: they have to leave them, and their changes are returned.
         """
         self._marked = {}
         self._refresh()
@@ -178,7 +178,7 @@ class Pinner:
             own = grant.exclusive if grant.exclusive else grant.rest
             if told.cpus is None:
                 continue
-            is_lent = grant.idle_level is not None and told.cpus.mask & ~self._mask_of(grant)
+            is_lent = grant.idle_level is not None and told.cpus.mask & ~self._usable(grant)
             if is_lent or told.cpus.mask & taken & ~own.mask:
                 after = self._told[container_id] = replace(told, cpus=self._cpus_of(grant))
                 found.append(Change(container_id=container_id, before=told, after=after))
@@ -249,9 +249,13 @@ class Pinner:
             known = self._widened[key] = cpus if mask == cpus.mask else CpuSet(wider)
         return known
 
-    def _mask_of(self, grant: Grant) -> int:
+    def _usable(self, grant: Grant) -> int:
+        """A mask of the cpus that a container may stay on, whatever became idle meanwhile."""
         cpus = self._cpus_of(grant)
-        return -1 if cpus is None else cpus.mask
+        if cpus is None:
+            return -1
+        # A hyperthread that became idle may come before the one of its core that was told.
+        return self._cores.covering(cpus.mask) if grant.hide_hyperthreads else cpus.mask
 
     def _mems(self, grant: Grant) -> NodeSet | None:
         if not self._config.pin_memory or grant.preserve_memory or not grant.memory.mask:

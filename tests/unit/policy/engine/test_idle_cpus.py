@@ -252,6 +252,21 @@ def test_a_rule_that_another_configuration_brings_takes_idle_cpus_back(is_restar
     engine.check()
 
 
+def test_a_lower_hyperthread_that_became_idle_moves_nobody_at_a_restart() -> None:
+    """Of core 2-3 it was told cpu 3 while 2 was somebody's; that one left while we were down."""
+    engine, there = engine_of(SPEC), {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+    owners = [container_of(name, 1, annotations=there) for name in ("one", "two")]
+    assert [placed(engine, one) for one in owners] == ["1", "2"]
+    container = user()
+    hidden = {**container.pod.annotations, "hide-hyperthreads.resource-policy.nri.io/pod": "true"}
+    container = structs.replace(container, pod=structs.replace(container.pod, annotations=hidden))
+    assert placed(engine, container) == "3-4,6"
+    listed = [one for one in engine.snapshot().running() if one.id != owners[1].id]
+    again = Engine(engine.machine, engine.config)
+    assert again.synchronize(listed, engine.snapshot().advice()).changes == ()
+    again.check()
+
+
 def test_a_value_that_is_no_level_is_told() -> None:
     engine, container = engine_of(SPEC), user(level="die")
     assert placed(engine, container) == "4-7"
