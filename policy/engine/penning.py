@@ -255,7 +255,7 @@ class Penning:
         """A new pen, around the containers of the pod that hold something already."""
         residents = () if name.is_group else self._residents(container)
         back = self._roster.place_in(name.id, container)
-        if residents and not runs and self._roster.last_place(container) is None:
+        if residents and back is None and not runs:
             held = [self._books.ledger.grants[one.id] for one in residents]
             if out := kept_from_mates(container, classified, held, self._judge, self._books):
                 return out
