@@ -12,7 +12,7 @@ from ..model.grant import Grant, Refusal
 from ..model.request import CpuType, Request
 from ..pens.pen_bookings import PenBookings, pen_request
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
-from ..pens.pen_rules import heed_all_in_pen, heed_in_pen, judged_in_pen, kept_from_mates, kept_out
+from ..pens.pen_rules import heed_all_in_pen, heed_in_pen, judged_in_pen, kept_out
 from ..pens.pen_slices import (
     Slice,
     fitting_slice,
@@ -88,7 +88,7 @@ class Penning:
             return None
         pen, made = self._books.ledger.pens.get(name.id), None
         if pen is None:
-            made = self._begin(name, container, classified, runs=runs)
+            made = self._begin(name, container, classified)
         else:
             back = self._roster.place_in(name.id, container)
             if not runs:
@@ -250,15 +250,11 @@ class Penning:
         return made.refusal
 
     def _begin(
-        self, name: PenName, container: Container, classified: Classified, *, runs: bool
+        self, name: PenName, container: Container, classified: Classified
     ) -> Placement | Failure:
         """A new pen, around the containers of the pod that hold something already."""
         residents = () if name.is_group else self._residents(container)
         back = self._roster.place_in(name.id, container)
-        if residents and back is None and not runs:
-            held = [self._books.ledger.grants[one.id] for one in residents]
-            if out := kept_from_mates(container, classified, held, self._judge, self._books):
-                return out
         made = self._enclose(name, container, classified, *residents) if residents else None
         if made is not None and (back is None or isinstance(made, Placement)):
             return made

@@ -47,49 +47,16 @@ def kept_out(
     )
     scene = Scene(books, pen.container_id)
     found = judge.judge(container, classified.placement, request, scene, has_pulls=False)
-    cpus = _cpus_of((pen,), books)
-    broken = _firmly_broken(found, cpus, pen, books)
-    return _failure([one for one in broken if _keeps_out(one, back)], cpus)
-
-
-def kept_from_mates(
-    container: Container,
-    classified: Classified,
-    held: Sequence[Grant],
-    judge: Judge,
-    books: Books,
-) -> Failure | None:
-    """As `kept_out`, where the pen would begin around what others of the pod hold already."""
-    request = replace(
-        classified.request,
-        exclusive=sum([len(one.exclusive) for one in held]),
-        shared_milli=sum([one.shared_milli for one in held]),
-        whole_cores=False,
-    )
-    found = judge.judge(container, classified.placement, request, has_pulls=False)
-    cpus = _cpus_of(held, books)
-    mates = {one.container_id for one in held}
-    firm: list[Restriction] = []
-    for one in _firmly_broken(found, cpus, held[0], books):
-        others = [other for other in one.blockers if other.id not in mates]
-        if one.owner_id not in mates and (others or not one.blockers):
-            firm.append(one.beside(others))
-    return _failure(firm, cpus)
-
-
-def _firmly_broken(
-    judgement: Judgement | None, cpus: int, grant: Grant, books: Books
-) -> list[Restriction]:
-    """The rules that insist and do not hold on some cpus, with those alone who are near."""
+    if found is None:
+        return None
+    cpus = (books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
     # Those of very many are one rule each: no firm one is passed over among others that are told.
-    return [
-        _beside(one, cpus, books)
-        for one in (judgement.restrictions() if judgement is not None else ())
-        if not one.can_break and one.is_broken_by(cpus, grant.pool_id)
+    firm = [
+        one
+        for one in found.restrictions()
+        if not one.can_break and one.is_broken_by(cpus, pen.pool_id)
     ]
-
-
-def _failure(firm: Sequence[Restriction], cpus: int) -> Failure | None:
+    firm = [one for one in (_beside(one, cpus, books) for one in firm) if _keeps_out(one, back)]
     if not firm:
         return None
     told = [one.unmet_text for one in firm[:TOLD_MAX]]
@@ -100,13 +67,6 @@ def _failure(firm: Sequence[Restriction], cpus: int) -> Failure | None:
         others = {other.id: other for one in firm for other in one.blockers}
         reason = f"{reason} — for that to hold, stop or move {names_text(tuple(others.values()))}"
     return Failure(refusal=Refusal(reason=reason))
-
-
-def _cpus_of(held: Sequence[Grant], books: Books) -> int:
-    shared, cpus = books.pinner.pool_cpus, 0
-    for one in held:
-        cpus |= (shared.of(one) or NO_CPUS).mask
-    return cpus
 
 
 def _beside(rule: Restriction, cpus: int, books: Books) -> Restriction:
@@ -128,7 +88,10 @@ def allowed_in_pen(
 
     `held`: the pen that they are in, or all that they have so far.
     """
-    cpus = _cpus_of(held, books)
+    shared = books.pinner.pool_cpus
+    cpus = 0
+    for one in held:
+        cpus |= (shared.of(one) or NO_CPUS).mask
     found: int | None = None
     for judgement in judgements:
         left = allowed_cpus(judgement, held[0], cpus)

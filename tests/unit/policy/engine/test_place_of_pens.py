@@ -316,47 +316,12 @@ def test_preferences_that_are_not_met_are_noted(rules: dict[str, Any], notes: li
     assert [one.partition(": ")[2] for one in engine.note(rest.id)] == notes
 
 
-def by_size(one: Container) -> Container:
-    """A member whose pen shows by the pod's size alone: with the second one that comes."""
-    told = {key: text for key, text in one.pod.annotations.items() if "pod-pool" not in key}
-    return replace(one, pod=replace(one.pod, annotations=told))
-
-
-@pytest.mark.parametrize(("rules", "rules_of_stranger", "why"), FIRM)
-def test_a_rule_that_insists_begins_no_pen_round_another_container_where_it_does_not_hold(
-    rules: dict[str, Any] | None, rules_of_stranger: dict[str, Any] | None, why: str
-) -> None:
-    engine = engine_of(NODES)
-    own, rest = by_size(member("own", 3, 4)), by_size(member("rest", 0, 4, rules))
-    assert placed(engine, own) == "4-6"
-    beside = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
-    shy = container_of("shy", 1, rules_of_stranger, fails=True, annotations=beside)
-    assert placed(engine, shy) == "7"
-    before = engine.grants
-    told = reason(engine.create(rest))
-    assert told.startswith("its pen stays on cpus 4-6: ")
-    assert why in told
-    engine.remove(rest.id)
-    assert engine.grants == before
-    engine.check()
-    engine.remove(shy.id)
-    if "shy" in why:
-        assert placed(engine, rest) == "7"
-
-
-def test_a_rule_between_two_of_a_pod_begins_its_pen_all_the_same() -> None:
-    engine = engine_of(NODES)
-    own = by_size(member("own", 3, 4))
-    rest = by_size(member("rest", 0, 4, apart(term("numa", **called("own")))))
-    assert [placed(engine, own), placed(engine, rest)] == ["4-6", "7"]
-    assert engine.decisions[rest.id].unmet
-
-
 def test_a_pen_begun_round_a_container_heeds_the_rules_of_that_one() -> None:
     """That a pod has less than its containers seem to ask for shows with the second one."""
     engine = engine_of(NODES)
-    own = by_size(member("own", 3, 4, apart(term("numa", "shy"))))
-    rest = by_size(member("rest", 0, 4))
+    own, rest = member("own", 3, 4, apart(term("numa", "shy"))), member("rest", 0, 4)
+    told = {key: text for key, text in own.pod.annotations.items() if "pod-pool" not in key}
+    own, rest = (replace(one, pod=replace(one.pod, annotations=told)) for one in (own, rest))
     assert placed(engine, own) == "4-6"
     node_0, node_1 = ({"pool-name.pinfold.dev/pod": f"NUMA node #{one}"} for one in (0, 1))
     assert placed(engine, container_of("filler", 1, annotations=node_1)) == "7"
