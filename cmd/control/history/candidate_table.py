@@ -1,14 +1,15 @@
-"""Candidates of a decision as JSON: the text that their documents would give, made without these.
+"""Candidates of a decision as the history keeps them: by criterion; as documents, when asked for.
 
-A large machine has hundreds of pools, each with dozens of criteria. Most criteria are one number
-for all pools: such numbers are written into the form of a line once, and the others filled in.
+A large machine has hundreds of pools, each with dozens of criteria, and most criteria are one
+number for all pools. A document of each pool would be eight times as long, and few are looked at.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from ....policy.placing.lineup import Lineup
 from ....policy.placing.rank import CRITERIA, Rank
@@ -18,32 +19,67 @@ _LAST: Final = len(CRITERIA) - 1
 """The pool's id, in which no two ranks are alike."""
 
 
-def candidate_table(lineup: Lineup) -> bytes:
-    """JSON of the candidates: by their rank, then those that were dropped. O(pools x criteria)."""
-    contest, objections = lineup.contest, lineup.objections()
-    names = _encoded(tuple(lineup.names))
-    form, columns = list[str](), list[Sequence[int]]()
+class CandidateTable(Struct, frozen=True, kw_only=True):
+    """All pools, by their ids. The struct is the format in which it is kept."""
+
+    pools: Sequence[str]
+    """Their names."""
+    ranks: Mapping[str, int | Sequence[int]]
+    """Values by criterion, in the criteria's order; one number where all pools have it."""
+    dropped: Mapping[int, DroppedDocument]
+    """By pool id; all others have a rank."""
+
+    def documents(self) -> tuple[CandidateDocument, ...]:
+        """The pools by their rank, then those that were dropped. O(pools x criteria).
+
+        Raises `ValueError` where columns have other lengths than there are pools.
+        """
+        count = len(self.pools)
+        columns = [
+            repeat(column, count) if isinstance(column, int) else column
+            for column in self.ranks.values()
+        ]
+        rows = zip(range(count), zip(*columns, strict=True), strict=True)
+        ranked = sorted([(row, one) for one, row in rows if one not in self.dropped])
+        return (
+            *(
+                CandidateDocument(
+                    pool=self.pools[one],
+                    rank=dict(zip(self.ranks, row, strict=True)),
+                    dropped=None,
+                )
+                for row, one in ranked
+            ),
+            *(
+                CandidateDocument(pool=self.pools[one], rank=None, dropped=dropped)
+                for one, dropped in sorted(self.dropped.items())
+                if one in range(count)
+            ),
+        )
+
+
+def candidate_table(lineup: Lineup) -> CandidateTable:
+    """The table of a lineup. O(pools x criteria)."""
+    return CandidateTable(
+        pools=lineup.names,
+        ranks=dict(_columns(lineup)),
+        dropped={
+            one: DroppedDocument(
+                criterion=found.criterion, wanted=found.wanted, available=found.available
+            )
+            for one, found in lineup.objections().items()
+        },
+    )
+
+
+def parse_candidates(text: bytes) -> tuple[CandidateDocument, ...]:
+    """The documents of a table that was kept as JSON. Raises `ValueError`."""
+    return msgspec.json.decode(text, type=CandidateTable).documents()
+
+
+def _columns(lineup: Lineup) -> Iterator[tuple[str, int | Sequence[int]]]:
+    contest = lineup.contest
     for number, (name, criterion) in enumerate(zip(Rank._fields, CRITERIA, strict=True)):
         column = criterion(contest, contest.ids)
-        if number < _LAST and (column is contest.zeros or column.count(column[0]) == len(column)):
-            form.append(f'"{name}":{column[0]}')
-        else:
-            form.append(f'"{name}":%d')
-            columns.append(column)
-    line = f'{{"pool":%s,"rank":{{{",".join(form)}}},"dropped":null}}'
-    # What all have in common changes nothing in their order.
-    rows = sorted([row for row in zip(*columns, strict=True) if row[-1] not in objections])
-    lines = [line % (names[row[-1]], *row) for row in rows]
-    for pool_id, one in objections.items():
-        dropped = DroppedDocument(
-            criterion=one.criterion, wanted=one.wanted, available=one.available
-        )
-        document = CandidateDocument(pool=lineup.names[pool_id], rank=None, dropped=dropped)
-        lines.append(msgspec.json.encode(document).decode())
-    return f"[{','.join(lines)}]".encode()
-
-
-@lru_cache(maxsize=2)
-def _encoded(names: tuple[str, ...]) -> Sequence[str]:
-    """The names of all pools as JSON; every decision on one machine has the same ones."""
-    return tuple([msgspec.json.encode(name).decode() for name in names])
+        is_same = column is contest.zeros or column.count(column[0]) == len(column)
+        yield name, column[0] if is_same and number < _LAST else list(column)

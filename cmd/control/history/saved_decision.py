@@ -23,8 +23,8 @@ from ...state.saved_container import (
     saved_pod,
 )
 from ..decision_document import decision_document
-from ..documents import CandidateDocument, DecisionDocument
-from .candidate_table import candidate_table
+from ..documents import DecisionDocument
+from .candidate_table import candidate_table, parse_candidates
 
 PRESENT: Final = "present"
 """The event of a container that ran when the file was begun."""
@@ -48,16 +48,16 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """With this container alone; None for a release."""
     decision: DecisionDocument | None = None
     """Without its candidates."""
-    candidates: bytes = b""
-    """JSON, compressed: the names of criteria again and again are nearly all of it."""
+    table: bytes = b""
+    """Its candidates, as JSON and compressed. Files of older versions have them in another form, by
+    another name."""
 
     def document(self) -> DecisionDocument | None:
         """The whole decision; None where none was made. Raises `ValueError`, `zlib.error`."""
-        if self.decision is None or not self.candidates:
+        if self.decision is None or not self.table:
             return self.decision
-        text = zlib.decompressobj().decompress(self.candidates, _TABLE_BYTES_MAX)
-        table = msgspec.json.decode(text, type=tuple[CandidateDocument, ...])
-        return msgspec.structs.replace(self.decision, candidates=table)
+        text = zlib.decompressobj().decompress(self.table, _TABLE_BYTES_MAX)
+        return msgspec.structs.replace(self.decision, candidates=parse_candidates(text))
 
     def container(self) -> Container | None:
         """The container as it was. Raises `IdListError`."""
@@ -80,7 +80,8 @@ def saved_decision(
     table = b""
     if with_candidates:
         document = msgspec.structs.replace(document, against=runner_up(decision) or None)
-        table = b"" if decision.lineup is None else candidate_table(decision.lineup)
+        if decision.lineup is not None:
+            table = msgspec.json.encode(candidate_table(decision.lineup))
     one = saved_newcomer(container, with_texts=_has_short_texts(container))
     if isinstance(decision.result, Grant):
         one = msgspec.structs.replace(
@@ -122,7 +123,7 @@ def _saved(
         path=container.path,
         pod=msgspec.structs.replace(whole, containers=(one,)),
         decision=document,
-        candidates=zlib.compress(table, _COMPRESSION) if table else b"",
+        table=zlib.compress(table, _COMPRESSION) if table else b"",
     )
 
 

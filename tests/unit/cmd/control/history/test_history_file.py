@@ -2,10 +2,13 @@
 
 import logging
 import time
+import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from pinfold.cmd.control.documents import GRANT, DecisionDocument
 from pinfold.cmd.control.history.history_file import (
     HISTORY_NAME,
     HistoryError,
@@ -13,12 +16,26 @@ from pinfold.cmd.control.history.history_file import (
     parse_line,
     read_history,
 )
+from pinfold.cmd.control.history.saved_decision import SavedDecision
 
 LOG = logging.getLogger("test_history_file")
 
 
 def line(number: int) -> bytes:
     return f'{{"at":{number},"event":"release","id":"c{number}","path":"a/b/{number}"}}'.encode()
+
+
+def decided(table: bytes) -> bytes:
+    """The line of a decision with a table of candidates."""
+    found = SavedDecision(
+        at=1,
+        event="create",
+        id="a",
+        path="a",
+        decision=DecisionDocument(result=GRANT),
+        table=zlib.compress(table),
+    )
+    return msgspec.json.encode(found)
 
 
 def written(folder: Path, *numbers: int, bytes_max: int = 1 << 20) -> HistoryFile:
@@ -90,13 +107,55 @@ def test_half_a_line_costs_itself_alone(tmp_path: Path) -> None:
         ),
         pytest.param(
             b'{"at":1,"event":"create","id":"a","path":"a","decision":{"result":"grant"},'
-            b'"candidates":"AAAA"}',
+            b'"table":"AAAA"}',
             id="not compressed",
+        ),
+        pytest.param(decided(b"[]"), id="no table of candidates"),
+        pytest.param(
+            decided(b'{"pools":["a","b"],"ranks":{"depth":[1]},"dropped":{}}'),
+            id="fewer numbers than pools",
+        ),
+        pytest.param(
+            decided(b'{"pools":["a"],"ranks":{"depth":[1,2]},"dropped":{}}'),
+            id="more numbers than pools",
+        ),
+        pytest.param(
+            decided(
+                b'{"pools":["a"],"ranks":{"depth":1},'
+                b'"dropped":{"x":{"criterion":"a","wanted":"1","available":"0"}}}'
+            ),
+            id="no number of a pool",
         ),
     ],
 )
 def test_a_line_that_nobody_wrote_so_is_passed_over(text: bytes) -> None:
     assert parse_line(text) is None
+
+
+def test_candidates_are_told_by_their_rank_and_then_the_dropped_ones() -> None:
+    found = parse_line(
+        decided(
+            b'{"pools":["a","b","c"],"ranks":{"unmet":0,"depth":[3,1,2]},'
+            b'"dropped":{"1":{"criterion":"cpu","wanted":"2","available":"1"}}}'
+        )
+    )
+    assert found is not None
+    document = found.document()
+    assert document is not None
+    assert [(one.pool, one.rank) for one in document.candidates] == [
+        ("c", {"unmet": 0, "depth": 2}),
+        ("a", {"unmet": 0, "depth": 3}),
+        ("b", None),
+    ]
+
+
+def test_of_a_line_of_an_older_version_all_but_the_candidates_is_read() -> None:
+    found = parse_line(
+        b'{"at":1,"event":"create","id":"a","path":"a","decision":{"result":"grant"},'
+        b'"candidates":"AAAA"}'
+    )
+    assert found is not None
+    assert found.document() is not None
 
 
 def test_a_file_of_somebody_else_is_put_aside(
