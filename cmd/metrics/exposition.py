@@ -24,7 +24,6 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 # What existing dashboards ask for: the names that the Go policy's exporter makes.
 _NAMESPACE: Final = "nri"
-_SAMPLES_AT_ONCE: Final = 64
 _LINES_AT_ONCE: Final = 512
 _NO_NAME: Final = re.compile(r"[^a-zA-Z0-9:_]+")
 _number: Final = cast(Callable[[float], str], floatToGoString)
@@ -74,11 +73,11 @@ class Exposition:
         with self._lock:
             known, self._families = self._families, {}
             parts: list[bytes] = []
-            for gauge in gauges:
+            for gauge in self._courtesy.among(gauges):
                 name = prometheus_name(gauge.name, gauge.unit)
                 family = self._family(known, GaugeMetricFamily(name, gauge.help))
                 parts.append(family.text_of_gauge(gauge))
-            for metric in families:
+            for metric in self._courtesy.among(families):
                 parts.append(self._family(known, metric).text_of_metric(metric))
             if with_build:
                 parts.append(_build())
@@ -134,8 +133,7 @@ class _Family:
             numbers: dict[float, str] = {}
             starts = range(0, len(values), _LINES_AT_ONCE)
             for start, form in zip(starts, self._forms, strict=True):
-                if len(values) >= _SAMPLES_AT_ONCE:
-                    self._courtesy.rest()
+                self._courtesy.rest()
                 part = values[start : start + _LINES_AT_ONCE]
                 # Many cpus have the same one.
                 numbers |= {one: _number(one) for one in set(part).difference(numbers)}
@@ -176,7 +174,7 @@ class _Unhurried(list[Sample]):
         self._courtesy = courtesy
 
     def __iter__(self) -> Iterator[Sample]:
-        return self._courtesy.among(super().__iter__(), _SAMPLES_AT_ONCE)
+        return self._courtesy.among(super().__iter__())
 
 
 def _formatted(collector: Collector) -> bytes:

@@ -85,7 +85,9 @@ class MetricPages:
         # Read as the page is made, one page at a time.
         gauges = (
             gauge
-            for gauge in chain(self._gauges.read(snapshot, used_bytes), pinning)
+            for gauge in chain(
+                self._gauges.read(snapshot, used_bytes, self._courtesy.rest), pinning
+            )
             if self._is_shown(gauge.group)
         )
         look = DaemonLook(

@@ -14,8 +14,6 @@ TEXT_BYTES_MAX: Final = 4 << 20
 """Of annotations, labels, tags and hints of all pods. Strangers write them, up to 250 KB in a pod;
 the grants, for which the file is there, are small and saved always."""
 
-_MADE_AT_ONCE: Final = 16
-
 
 class _Look(Struct, kw_only=True):
     """A pod with its containers as last looked at, and its saved form where it is made."""
@@ -55,21 +53,15 @@ class SavedPods:
         self._known = dict(courtesy.among(looks))
         room, is_ample = self._text_bytes_max, self._is_room_ample(courtesy)
         found: list[SavedPod] = []
-        made = 0
         for pod_id in sorted(groups, key=lambda pod_id: (self._known[pod_id].characters, pod_id)):
+            courtesy.rest()
             look = self._known[pod_id]
-            before = look.saved
             # A character takes one to six bytes: they are counted only where they may fit at all.
             has_room = is_ample or look.characters <= room
             if has_room and not is_ample:
                 room -= _text_bytes(look)
                 has_room = room >= 0
-            saved = _saved(look, is_cut=not has_room)
-            found.append(saved)
-            if saved is not before:
-                made += 1
-                if made % _MADE_AT_ONCE == 0:
-                    courtesy.rest()
+            found.append(_saved(look, is_cut=not has_room))
         return tuple(sorted(found, key=lambda one: one.id))
 
     def _is_room_ample(self, courtesy: Courtesy) -> bool:
@@ -77,15 +69,12 @@ class SavedPods:
 
         So it is on an ordinary node, and nobody has to know what the texts alone take.
         """
-        room, counted = self._text_bytes_max, 0
+        room = self._text_bytes_max
         if sum([one.characters for one in self._known.values()]) > room:
             return False
-        for look in self._known.values():
+        for look in courtesy.among(self._known.values()):
             if look.whole_bytes is None:
                 look.whole_bytes = len(msgspec.json.encode(_saved(look, is_cut=False)))
-                counted += 1
-                if counted % _MADE_AT_ONCE == 0:
-                    courtesy.rest()
             room -= look.whole_bytes
         return room >= 0
 

@@ -1,11 +1,7 @@
 """A tree of files that is read in small parts, while somebody else is at work."""
 
-from typing import Final
-
 from ....nri.dispatch.courtesy import Courtesy
 from ....topology.sysfs.sysfs_tree import SysfsTree
-
-_READS_AT_ONCE: Final = 64
 
 
 class CourteousTree:
@@ -14,7 +10,6 @@ class CourteousTree:
     def __init__(self, tree: SysfsTree, courtesy: Courtesy) -> None:
         self._tree = tree
         self._courtesy = courtesy
-        self._reads = 0
 
     @property
     def root(self) -> str:
@@ -23,25 +18,20 @@ class CourteousTree:
 
     def read(self, path: str) -> str | None:
         """The text of a file; None where there is none to read."""
-        self._count()
+        self._courtesy.rest()
         return self._tree.read(path)
 
     def beginning(self, path: str) -> str | None:
         """The first page of a file, which may be all; None where there is none to read."""
-        self._count()
+        self._courtesy.rest()
         return self._tree.beginning(path)
 
     def names(self, path: str) -> list[str]:
         """The sorted names in a directory; empty where there is none."""
-        self._count()
+        self._courtesy.rest()
         return self._tree.names(path)
 
     def resolve(self, path: str) -> str | None:
         """The path with all links followed, still inside the tree; None where it leads nowhere."""
-        self._count()
+        self._courtesy.rest()
         return self._tree.resolve(path)
-
-    def _count(self) -> None:
-        self._reads += 1
-        if self._reads % _READS_AT_ONCE == 0:
-            self._courtesy.rest()

@@ -40,8 +40,6 @@ _BUSY_SECONDS: Final = 10.0
 _LINES_AT_ONCE: Final = 32
 """A line takes up to a few kilobytes, and memory for all of a busy time would hardly be had back.
 """
-_SAVED_AT_ONCE: Final = 4
-"""The candidates of one decision take a millisecond where there are many pools."""
 
 
 class _Waiting(Struct, frozen=True):
@@ -207,7 +205,7 @@ class HistoryKeeper:
         self, batch: list[_Waiting], courtesy: Courtesy, *, is_last: bool
     ) -> Iterator[SavedDecision]:
         gone = {one.happening.container.id for one in batch if isinstance(one.happening, Released)}
-        for one in courtesy.among(batch, _SAVED_AT_ONCE):
+        for one in courtesy.among(batch):
             match one.happening:
                 case Released(container=container):
                     yield from self._named(container.id, container, gone)

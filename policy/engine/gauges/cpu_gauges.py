@@ -1,6 +1,6 @@
 """Gauges of cpus."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, overload
 
@@ -38,16 +38,19 @@ class CpuLabels(Sequence[Mapping[str, str]]):
         return {"cpu.id": str(self._cpus[index])}
 
 
-def cpu_gauges(snapshot: Snapshot, cpus: Sequence[int], labels: Labels) -> Iterator[Gauge]:
+def cpu_gauges(
+    snapshot: Snapshot, cpus: Sequence[int], labels: Labels, pause: Callable[[], None]
+) -> Iterator[Gauge]:
     """Every instrument of cpus. `cpus`: the online ones, ascending; `labels`: theirs.
 
-    O(cpus + runs of cpusets).
+    O(cpus + runs of cpusets). `pause` is called often.
     """
     online = snapshot.machine.online.mask
     # Differences at the ends of each run of cpus, whose sums are the values: sets have few runs,
     # and a thousand containers on thousands of cpus would be millions of additions.
     parts, users = dict[int, int](), dict[int, int]()
     for mask, (count, whole) in _cpu_users(snapshot).items():
+        pause()
         part = (whole << _FRACTION_BITS) // mask.bit_count()
         for first, end in bit_runs(mask & online):
             parts[first] = parts.get(first, 0) + part
@@ -55,6 +58,7 @@ def cpu_gauges(snapshot: Snapshot, cpus: Sequence[int], labels: Labels) -> Itera
             users[first] = users.get(first, 0) + count
             users[end] = users.get(end, 0) - count
     length = online.bit_length()
+    pause()
     shares = [one / (1 << _FRACTION_BITS) for one in _levels(parts)]
     yield system_gauge(
         "cpu.allocation",

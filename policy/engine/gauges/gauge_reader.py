@@ -1,6 +1,6 @@
 """The reading of all gauges."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ....topology.sets.cpuset import CpuSet
 from ...pools.pool_tree import PoolTree
@@ -21,15 +21,21 @@ class GaugeReader:
         self._cpus: tuple[int, ...] = ()
         self._cpu_labels: Labels = ()
 
-    def read(self, snapshot: Snapshot, used_bytes: Mapping[int, int]) -> Iterator[Gauge]:
+    def read(
+        self,
+        snapshot: Snapshot,
+        used_bytes: Mapping[int, int],
+        pause: Callable[[], None] = lambda: None,
+    ) -> Iterator[Gauge]:
         """Every instrument, each as it is asked for. O(pools + nodes + cpus + runs of cpusets).
 
-        `used_bytes`: memory in use by whatever, by node id, as far as that is known.
+        `used_bytes`: memory in use by whatever, by node id, as far as that is known. `pause` is
+        called often.
         """
         self._learn(snapshot)
         yield from zone_gauges(snapshot, self._zones)
         yield from node_gauges(snapshot, used_bytes)
-        yield from cpu_gauges(snapshot, self._cpus, self._cpu_labels)
+        yield from cpu_gauges(snapshot, self._cpus, self._cpu_labels, pause)
         unmet = sum([len(one.unmet) for one in snapshot.decisions.values()])
         yield Gauge(
             name="policy.rule.unmet.count",

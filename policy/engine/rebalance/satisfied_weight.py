@@ -22,9 +22,6 @@ from ..snapshot import Snapshot
 from .layers import Layer, LevelLayer, WeightLayer
 from .wishes import Wishes, WishSum, summed, weigh_wishes
 
-_AT_ONCE: Final = 16
-"""Containers that are read without a pause."""
-
 
 class SatisfiedWeight:
     """The satisfied weight of snapshots, in the unit of weights. For one thread.
@@ -48,22 +45,24 @@ class SatisfiedWeight:
     def wishes(self, snapshot: Snapshot, pause: Callable[[], None] = lambda: None) -> Wishes:
         """The wishes of a snapshot's containers.
 
-        O(containers + pairs of those that changed). `pause` is called now and then.
+        O(containers + pairs of those that changed). `pause` is called often.
         """
         if snapshot.tree is not self._tree:
             self._begin(snapshot)
         for container_id, known in tuple(self._known.items()):
             if not known.is_in(snapshot):
+                pause()
                 self._drop(container_id)
         for container_id, grant in snapshot.grants.items():
             if self._pools.get(container_id, grant.pool_id) != grant.pool_id:
+                pause()
                 self._move(container_id, grant.pool_id)
         news = [one for one in snapshot.grants if one not in self._known]
-        for number, container_id in enumerate(news):
-            if number % _AT_ONCE == 0:
-                pause()
+        for container_id in news:
+            pause()
             self._add(snapshot, container_id)
-        self._add_levels(snapshot, news)
+        self._add_levels(snapshot, news, pause)
+        pause()
         if self._unbounded:
             return weigh_wishes(snapshot)
         return summed(snapshot, [one.sum for one in self._sums.values()], self._scale)
@@ -102,7 +101,9 @@ class SatisfiedWeight:
         self._index.add(container, rules)
         self._sums[None].add(container_id, found.weights, self._pools)
 
-    def _add_levels(self, snapshot: Snapshot, news: Sequence[ContainerId]) -> None:
+    def _add_levels(
+        self, snapshot: Snapshot, news: Sequence[ContainerId], pause: Callable[[], None]
+    ) -> None:
         """Add the pairs of rules at levels of which one container is new."""
         owners = [one for one in self._known.values() if one.preferred] if news else []
         if not owners:
@@ -113,6 +114,7 @@ class SatisfiedWeight:
             fresh |= residents.place(container_id)
         found: dict[Level, dict[ContainerId, dict[ContainerId, int]]] = {}
         for owner in owners:
+            pause()
             own_id = owner.container.id
             is_new = bool(fresh & residents.place(own_id))
             for rule in owner.preferred:
@@ -125,6 +127,7 @@ class SatisfiedWeight:
             if level not in self._sums:
                 self._sums[level] = _Sum(self._layer(snapshot, level))
             for one, weights in pairs.items():
+                pause()
                 self._sums[level].add(one, weights, self._pools)
 
     def _layer(self, snapshot: Snapshot, level: Level) -> Layer:

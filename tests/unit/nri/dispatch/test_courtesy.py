@@ -18,16 +18,43 @@ def fixture_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses
 
 
-def test_values_come_in_their_order_with_a_rest_before_each_so_many(pauses: list[float]) -> None:
-    assert [*ALONE.among(range(10), 4)] == [*range(10)]
+class Clock:
+    """Seconds that pass when somebody says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_values_come_in_their_order_with_a_rest_where_they_took_long(pauses: list[float]) -> None:
+    clock = Clock()
+    courtesy = Courtesy(lambda: False, clock)
+    found: list[int] = []
+    rests: list[int] = []
+    for one in courtesy.among(range(10)):
+        found.append(one)
+        rests.append(len(pauses))
+        clock.seconds += 0.0003
+    assert found == [*range(10)]
+    assert rests == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+
+
+def test_each_thread_rests_by_itself(pauses: list[float]) -> None:
+    courtesy = Courtesy(lambda: False, Clock())
+    for _ in range(2):
+        courtesy.rest()
+        thread = threading.Thread(target=courtesy.rest)
+        thread.start()
+        thread.join()
     assert len(pauses) == 3
 
 
-def test_nothing_is_taken_before_it_is_asked_for(pauses: list[float]) -> None:
+def test_nothing_is_taken_before_it_is_asked_for() -> None:
     values = iter(range(5))
     assert next(ALONE.among(values)) == 0
     assert next(values) == 1
-    assert len(pauses) == 1
 
 
 def test_a_rest_lasts_until_nobody_else_is_at_work(pauses: list[float]) -> None:
@@ -53,7 +80,10 @@ def test_an_owner_is_at_work_during_its_turns_alone(pauses: list[float]) -> None
 
     def rests() -> int:
         pauses.clear()
-        owner.courtesy.rest()
+        # Who comes by for the first time rests in any case.
+        thread = threading.Thread(target=owner.courtesy.rest)
+        thread.start()
+        thread.join()
         return len(pauses)
 
     try:
