@@ -22,18 +22,18 @@ from ...nri.dispatch.courtesy import ALONE, Courtesy
 from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from ...policy.engine.rebalance.wishes import AFFINITY, ANTI_AFFINITY, POOL, SPREAD, Wishes
 from ...policy.engine.snapshot import Snapshot
-from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..daemon.reload_record import ReloadRecord
+from .domain_series import DomainSeries
 from .event_counts import (
     BUCKETS_SECONDS,
     CREATION,
+    DOMAIN_LEVELS,
     FAULT,
     GRANTED,
     LATE,
     REFUSED,
     UNANNOUNCED,
     EventCounts,
-    domains_of,
 )
 
 _Key = TypeVar("_Key", bound=tuple[str, ...])
@@ -60,11 +60,14 @@ class DaemonLook:
 
 
 def daemon_families(
-    look: DaemonLook, weight: SatisfiedWeight | None = None, courtesy: Courtesy = ALONE
+    look: DaemonLook,
+    weight: SatisfiedWeight | None = None,
+    domain_series: DomainSeries | None = None,
+    courtesy: Courtesy = ALONE,
 ) -> Iterator[Metric]:
     """Every family, also those of which nothing was counted yet.
 
-    `weight`: kept from look to look.
+    `weight`, `domain_series`: kept from look to look.
     """
     counts = look.counts
     yield from _event_families(counts)
@@ -77,8 +80,7 @@ def daemon_families(
             {(*key, POLICY): count for key, count in dict(counts.placements).items()},
         ),
     )
-    domains = domains_of(look.snapshot.machine)
-    boundaries = [(level, one) for level in domains for one in ("aligned", "split")]
+    boundaries = [(level, one) for level in DOMAIN_LEVELS for one in ("aligned", "split")]
     yield _counter(
         "pinfold_alignment",
         "Placements by whether all their cpus are in one domain of a level.",
@@ -88,23 +90,8 @@ def daemon_families(
     wishes = (weight or SatisfiedWeight()).wishes(look.snapshot, courtesy.rest)
     yield from _wish_families(look.snapshot, wishes)
     yield from _cause_families(counts)
-    yield from _domain_families(look.snapshot, domains)
+    yield from (domain_series or DomainSeries()).families(look.snapshot)
     yield from _health_families(look)
-
-
-def fragmentation(free: int, domains: Mapping[str, CpuSet], usable: int) -> float:
-    """The share of free cpus that are in domains of which others are taken; masks of cpus.
-
-    >>> pair = {"0": CpuSet.parse("0-1"), "1": CpuSet.parse("2-3")}
-    >>> fragmentation(0b1101, pair, 0b1111)
-    0.3333333333333333
-    """
-    whole = 0
-    for cpus in domains.values():
-        ours = cpus.mask & usable
-        if not ours & ~free:
-            whole |= ours
-    return (free & ~whole).bit_count() / free.bit_count() if free else 0.0
 
 
 def _wish_families(snapshot: Snapshot, wishes: Wishes) -> Iterator[Metric]:
@@ -205,62 +192,6 @@ def _violations(snapshot: Snapshot, wishes: Wishes) -> Metric:
         "Rules between containers, and about pools, that do not hold; pairs of preferred ones.",
         ("kind", "strength", "level"),
         _with_zeros(zeros, found),
-    )
-
-
-def _domain_families(
-    snapshot: Snapshot, domains: Mapping[str, Mapping[str, CpuSet]]
-) -> Iterator[Metric]:
-    root = snapshot.tree.root
-    usable = (root.isolated | root.reserved | root.sharable).mask
-    exclusive = 0
-    for grant in snapshot.grants.values():
-        exclusive |= grant.exclusive.mask
-    labels = ("level", "domain")
-    cpus = {
-        (level, label): one.mask & usable
-        for level, group in domains.items()
-        for label, one in group.items()
-    }
-    yield _gauge(
-        "pinfold_domain_cpus",
-        "CPUs of a domain that containers may use.",
-        labels,
-        {key: mask.bit_count() for key, mask in cpus.items()},
-    )
-    yield _gauge(
-        "pinfold_domain_cpus_exclusive",
-        "CPUs of a domain that containers have for themselves.",
-        labels,
-        {key: (mask & exclusive).bit_count() for key, mask in cpus.items()},
-    )
-    nodes = {
-        ("numa", str(one.id)): (one.memory_bytes, NodeSet.of(one.id))
-        for one in snapshot.machine.numa_nodes
-        if one.memory_bytes
-    }
-    yield _gauge(
-        "pinfold_domain_memory_bytes",
-        "Memory of a domain.",
-        labels,
-        {key: size or 0 for key, (size, _) in nodes.items()},
-    )
-    memory = {key: snapshot.memory.available(one) for key, (_, one) in nodes.items()}
-    yield _gauge(
-        "pinfold_domain_memory_available_bytes",
-        "Memory of a domain that can still be promised.",
-        labels,
-        {key: left for key, left in memory.items() if left is not None},
-    )
-    free = snapshot.free_sharable[root.id]
-    yield _gauge(
-        "pinfold_fragmentation_ratio",
-        "Share of the free CPUs that are in domains of which other CPUs are taken.",
-        ("level",),
-        {
-            (level,): fragmentation(free, group, snapshot.supply.sharable.mask)
-            for level, group in domains.items()
-        },
     )
 
 

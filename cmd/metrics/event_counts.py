@@ -32,6 +32,8 @@ FAULT: Final = "fault"
 UNANNOUNCED: Final = "unannounced"
 REFUSED: Final = "refused"
 GRANTED: Final = "granted"
+DOMAIN_LEVELS: Final = ("socket", "die", "numa", "l3")
+"""The levels that operators look at."""
 _NEW: Final = ("create", "adopt")
 _UNCOUNTED_MAX: Final = 1024
 """Sets of cpus of placements whose alignment is worked out when somebody asks."""
@@ -182,10 +184,10 @@ class EventCounts:
 
 def domains_of(machine: Machine) -> Mapping[str, Mapping[str, CpuSet]]:
     """The cpus of every domain by level and label, of the levels that operators look at."""
-    l3_groups = {str(number): cpus for number, cpus in enumerate(machine.l3_groups)}
-    return {
-        "socket": {one.label: one.cpus for one in machine.sockets},
-        "die": {one.label: one.cpus for one in machine.dies},
-        "numa": {str(one.id): one.cpus for one in machine.numa_nodes if one.cpus},
-        "l3": l3_groups,
-    }
+    groups: tuple[Mapping[str, CpuSet], ...] = (
+        {one.label: one.cpus for one in machine.sockets},
+        {one.label: one.cpus for one in machine.dies},
+        {str(one.id): one.cpus for one in machine.numa_nodes if one.cpus},
+        {str(number): cpus for number, cpus in enumerate(machine.l3_groups)},
+    )
+    return dict(zip(DOMAIN_LEVELS, groups, strict=True))

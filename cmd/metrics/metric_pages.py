@@ -18,6 +18,7 @@ from ..daemon.daemon import Daemon
 from ..web.web_server import Page, Pages
 from .daemon_families import GROUP as OWN
 from .daemon_families import DaemonLook, daemon_families
+from .domain_series import DomainSeries
 from .event_counts import EventCounts
 from .exposition import CONTENT_TYPE, Exposition
 from .pinning_gauges import pinning_gauges
@@ -50,6 +51,7 @@ class MetricPages:
         self._courtesy = daemon.plugin.owner.courtesy
         self._weight = SatisfiedWeight()
         """Kept from page to page, which are made one at a time."""
+        self._domains = DomainSeries()
         self._exposition = Exposition(self._courtesy)
 
     def pages(self, *, with_metrics: bool) -> Pages:
@@ -100,7 +102,8 @@ class MetricPages:
         families: Iterable[Metric] = ()
         if self._is_shown(OWN):
             families = chain(
-                daemon_families(look, self._weight, self._courtesy), placement_families(snapshot)
+                daemon_families(look, self._weight, self._domains, self._courtesy),
+                placement_families(snapshot),
             )
         content = self._exposition.page(
             gauges,

@@ -12,7 +12,8 @@ import yaml
 from prometheus_client.core import Metric
 
 from pinfold.cmd.daemon.reload_record import ReloadRecord
-from pinfold.cmd.metrics.daemon_families import DaemonLook, daemon_families, fragmentation
+from pinfold.cmd.metrics.daemon_families import DaemonLook, daemon_families
+from pinfold.cmd.metrics.domain_series import fragmentation
 from pinfold.cmd.metrics.event_counts import EventCounts
 from pinfold.nri.dispatch.report import (
     Answered,

@@ -1,0 +1,130 @@
+"""Series of domains: their cpus, those that containers have for themselves, and their memory."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.samples import Sample
+
+from ...policy.engine.snapshot import Snapshot
+from ...policy.pools.pool_tree import PoolTree
+from ...topology.sets.cpuset import CpuSet, NodeSet
+from .event_counts import domains_of
+
+_Labels = Sequence[dict[str, str]]
+
+
+class DomainSeries:
+    """Makes the families of domains of one snapshot after the other. For one thread.
+
+    A large machine has hundreds of domains: their names and labels are made once.
+    """
+
+    def __init__(self) -> None:
+        self._tree: PoolTree | None = None
+        self._known = _Known((), (), {}, (), (), ())
+
+    def families(self, snapshot: Snapshot) -> Iterator[Metric]:
+        """Every family. O(domains + containers + zones of memory)."""
+        if snapshot.tree is not self._tree:
+            self._known, self._tree = _Known.of(snapshot), snapshot.tree
+        known, exclusive = self._known, 0
+        for grant in snapshot.grants.values():
+            exclusive |= grant.exclusive.mask
+        yield _family(
+            "pinfold_domain_cpus",
+            "CPUs of a domain that containers may use.",
+            known.labels,
+            [one.bit_count() for one in known.cpus],
+        )
+        yield _family(
+            "pinfold_domain_cpus_exclusive",
+            "CPUs of a domain that containers have for themselves.",
+            known.labels,
+            [(one & exclusive).bit_count() for one in known.cpus],
+        )
+        yield _family(
+            "pinfold_domain_memory_bytes",
+            "Memory of a domain.",
+            known.node_labels,
+            known.memory_bytes,
+        )
+        left = [snapshot.memory.available(one) for one in known.nodes]
+        pairs = zip(known.node_labels, left, strict=True)
+        told = [one for one, size in pairs if size is not None]
+        yield _family(
+            "pinfold_domain_memory_available_bytes",
+            "Memory of a domain that can still be promised.",
+            told,
+            [one for one in left if one is not None],
+        )
+        free = snapshot.free_sharable[snapshot.tree.root.id]
+        yield _family(
+            "pinfold_fragmentation_ratio",
+            "Share of the free CPUs that are in domains of which other CPUs are taken.",
+            [{"level": level} for level in known.domains],
+            [
+                fragmentation(free, domains, snapshot.supply.sharable.mask)
+                for domains in known.domains.values()
+            ],
+        )
+
+
+def fragmentation(free: int, domains: Mapping[str, CpuSet], usable: int) -> float:
+    """The share of free cpus that are in domains of which others are taken; masks of cpus.
+
+    >>> pair = {"0": CpuSet.parse("0-1"), "1": CpuSet.parse("2-3")}
+    >>> fragmentation(0b1101, pair, 0b1111)
+    0.3333333333333333
+    """
+    whole = 0
+    for cpus in domains.values():
+        ours = cpus.mask & usable
+        if not ours & ~free:
+            whole |= ours
+    return (free & ~whole).bit_count() / free.bit_count() if free else 0.0
+
+
+class _Known(Struct, frozen=True):
+    """Domains of a machine and its pool tree, as far as they stay the same."""
+
+    labels: _Labels
+    cpus: Sequence[int]
+    """Masks of the cpus that containers may use, in the order of the labels."""
+    domains: Mapping[str, Mapping[str, CpuSet]]
+    """By level and label, the levels in alphabetical order."""
+    node_labels: _Labels
+    nodes: Sequence[NodeSet]
+    """Each memory node alone, in the order of their labels."""
+    memory_bytes: Sequence[int]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "_Known":
+        root = snapshot.tree.root
+        usable = (root.isolated | root.reserved | root.sharable).mask
+        domains = domains_of(snapshot.machine)
+        found = sorted(
+            (level, label, one.mask & usable)
+            for level, group in domains.items()
+            for label, one in group.items()
+        )
+        nodes = sorted(
+            (str(one.id), NodeSet.of(one.id), one.memory_bytes)
+            for one in snapshot.machine.numa_nodes
+            if one.memory_bytes
+        )
+        return cls(
+            labels=[{"level": level, "domain": label} for level, label, _ in found],
+            cpus=[mask for _, _, mask in found],
+            domains=dict(sorted(domains.items())),
+            node_labels=[{"level": "numa", "domain": label} for label, _, _ in nodes],
+            nodes=[one for _, one, _ in nodes],
+            memory_bytes=[size for _, _, size in nodes],
+        )
+
+
+def _family(name: str, text: str, labels: _Labels, values: Sequence[float]) -> Metric:
+    family = GaugeMetricFamily(name, text)
+    # As `add_metric` makes them, but for the labels, of which each family has its own there.
+    family.samples = [Sample(name, one, value) for one, value in zip(labels, values, strict=True)]
+    return family
