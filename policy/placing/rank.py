@@ -8,6 +8,7 @@ and one function.
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import compress
+from operator import neg
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -143,8 +144,9 @@ def _narrowed(contest: Contest, pools: Pools) -> Column:
 
 
 def _crowded(contest: Contest, pools: Pools) -> Column:
-    shared = contest.shared
-    return [int(shared[one] < 0) for one in pools]
+    shared = _at(contest.shared, pools)
+    # Those that are left in the end all have room, as a rule.
+    return [int(one < 0) for one in shared] if min(shared) < 0 else contest.zeros
 
 
 def _isolated_missing(contest: Contest, pools: Pools) -> Column:
@@ -160,7 +162,7 @@ def _preferred(contest: Contest, pools: Pools) -> Column:
 
 def _affinity(contest: Contest, pools: Pools) -> Column:
     affinities = contest.affinities
-    return [-affinities[one] for one in pools] if affinities else contest.zeros
+    return list(map(neg, _at(affinities, pools))) if affinities else contest.zeros
 
 
 def _hints(contest: Contest, pools: Pools) -> Column:

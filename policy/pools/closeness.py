@@ -1,5 +1,6 @@
 """Closeness of pools, and the affinity of every pool to a newcomer's friends."""
 
+from bisect import insort
 from collections.abc import Mapping, Sequence
 
 from ..model.grant import PoolId
@@ -71,11 +72,20 @@ class Closeness:
         """
         pull, push, near = dict[int, int](), dict[int, int](), dict[int, int]()
         for pool_id, weight in weights.items():
-            repelled = min(weight, 0)
-            close, inside = repelled * self._own[pool_id], int(pool_id)
-            while inside >= 0:
-                pull[inside] = pull.get(inside, 0) + weight - repelled
-                push[inside] = push.get(inside, 0) + repelled
-                near[inside] = near.get(inside, 0) + close
-                inside = self._parent[inside]
+            repelled = weight if weight < 0 else 0
+            pull[pool_id], push[pool_id] = weight - repelled, repelled
+            near[pool_id] = repelled * self._own[pool_id]
+        # Parents have higher ids than their children: a pool has all of its own when it is next.
+        pending = sorted(pull)
+        for pool_id in pending:
+            above = self._parent[pool_id]
+            if above < 0:
+                continue
+            if above in pull:
+                pull[above] += pull[pool_id]
+                push[above] += push[pool_id]
+                near[above] += near[pool_id]
+            else:
+                pull[above], push[above], near[above] = pull[pool_id], push[pool_id], near[pool_id]
+                insort(pending, above)
         return pull, push, near
