@@ -77,15 +77,15 @@ class Closeness:
             near[pool_id] = repelled * self._own[pool_id]
         # Parents have higher ids than their children: a pool has all of its own when it is next.
         pending = sorted(pull)
-        for pool_id in pending:
-            above = self._parent[pool_id]
+        for inside in pending:
+            above = self._parent[inside]
             if above < 0:
                 continue
             if above in pull:
-                pull[above] += pull[pool_id]
-                push[above] += push[pool_id]
-                near[above] += near[pool_id]
+                pull[above] += pull[inside]
+                push[above] += push[inside]
+                near[above] += near[inside]
             else:
-                pull[above], push[above], near[above] = pull[pool_id], push[pool_id], near[pool_id]
+                pull[above], push[above], near[above] = pull[inside], push[inside], near[inside]
                 insort(pending, above)
         return pull, push, near
