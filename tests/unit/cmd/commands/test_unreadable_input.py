@@ -95,6 +95,13 @@ def test_bytes_that_are_no_text_are_told_in_every_locale(command: str) -> None:
     assert (ended.returncode, ended.stderr.decode()) == (2, expected)
 
 
+@pytest.mark.parametrize("name", ["/", ".", ""])
+def test_a_configuration_that_is_no_file_is_status_2(name: str) -> None:
+    result = run("pools", "--config", name, *SPEC)
+    assert result.exit_code == 2
+    assert " — name a readable file" in result.stderr
+
+
 @pytest.mark.parametrize("command", ["lint", "simulate"])
 def test_standard_input_that_is_closed_is_empty(command: str) -> None:
     ended = subprocess.run(
