@@ -1,6 +1,7 @@
 """Exit statuses of the two programs, and the line that goes before one that is not 0."""
 
 import contextlib
+import io
 import os
 import select
 import sys
@@ -62,6 +63,10 @@ class StatusCommand(click.Command):
         **extra: Any,
     ) -> Any:
         """Run the command line and leave the process with its status."""
+        output: TextIO | None = sys.stdout
+        if isinstance(output, io.TextIOWrapper):
+            # Names of files may be bytes that are no text, and an encoding may lack our letters.
+            output.reconfigure(errors="backslashreplace")
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         try:

@@ -9,6 +9,9 @@ from ...topology.sets.base_errors import PinfoldError
 
 def write_whole(file: Path, content: bytes) -> None:
     """Write a whole file or none: no half of one stays behind. Raises `PinfoldError`."""
+    fix = "name a file in a folder you can write"
+    if not file.name:
+        raise PinfoldError(f"{file}: has no name — {fix}")
     partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         partial.write_bytes(content)
@@ -17,4 +20,4 @@ def write_whole(file: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         reason = (error.strerror or str(error)).lower()
-        raise PinfoldError(f"{file}: {reason} — name a file in a folder you can write") from error
+        raise PinfoldError(f"{file}: {reason} — {fix}") from error

@@ -88,7 +88,7 @@ def find_sources(
         folder = default_drop_ins
     else:
         files = [path]
-        folder = path.with_name(f"{path.name}.d")
+        folder = Path(f"{path}.d")
     warnings: list[str] = []
     try:
         found = sorted(folder.iterdir(), key=lambda one: one.name) if _is_there(folder) else []

@@ -80,39 +80,42 @@ def find_workloads(document: Field) -> Iterator[Workload | FieldError]:
     An object of another kind is one for each pod template in it, and mostly for none; an object
     that is malformed stands here as its error. Raises `FieldError` for more than `MAX_OBJECTS`.
     """
-    waiting = [document]
+    waiting = [(document, "", "")]
     visited = 0
     while waiting:
-        one = waiting.pop()
+        one, listed_as, group_listed = waiting.pop()
         visited += 1
         if visited > MAX_OBJECTS:
             raise document.error(f"more than {MAX_OBJECTS} objects", "write several files")
         node = one.node
-        kind = node.find("kind") if isinstance(node, TextMap) else None
-        group = _group_of(node)
-        if (
-            isinstance(node, TextMap)
-            and isinstance(kind, TextScalar)
-            and kind.value in TEMPLATES
-            and not group
-        ):
-            yield Workload(kind.value, one, node, follow(node, TEMPLATES[kind.value].path))
+        kind = _kind_of(node, listed_as)
+        group = _group_of(node, group_listed)
+        if isinstance(node, TextMap) and kind in TEMPLATES and not group:
+            yield Workload(kind, one, node, follow(node, TEMPLATES[kind].path))
             continue
         try:
-            items = _items(one)
+            items = _items(one, kind)
         except FieldError as error:
             yield error
             continue
-        waiting.extend(reversed(items))
-        if isinstance(node, TextMap) and isinstance(kind, TextScalar) and not items:
+        waiting.extend((item, kind.removesuffix("List"), group) for item in reversed(items))
+        if isinstance(node, TextMap) and not items:
             for pod, around in _pods_inside(node):
-                yield Workload(kind.value, one, node, pod, around, group)
+                yield Workload(kind, one, node, pod, around, group)
 
 
-def _group_of(node: TextNode | None) -> str:
-    """The API group of an object; "" for those of Kubernetes itself, and where it says none."""
+def _kind_of(node: TextNode | None, listed_as: str) -> str:
+    """The kind that an object names, or that of its list: the API server leaves it out of items."""
+    kind = node.find("kind") if isinstance(node, TextMap) else None
+    if kind is None or (isinstance(kind, TextScalar) and kind.is_null):
+        return listed_as
+    return kind.value if isinstance(kind, TextScalar) else ""
+
+
+def _group_of(node: TextNode | None, group_listed: str) -> str:
+    """The API group of an object, or that of its list; "" for those of Kubernetes itself."""
     version = node.find("apiVersion") if isinstance(node, TextMap) else None
-    group = version.value.rpartition("/")[0] if isinstance(version, TextScalar) else ""
+    group = version.value.rpartition("/")[0] if isinstance(version, TextScalar) else group_listed
     return "" if group in _OWN_GROUPS else group
 
 
@@ -150,8 +153,9 @@ def follow(node: TextNode | None, path: tuple[str, ...]) -> TextNode | None:
     return node
 
 
-def _items(one: Field) -> tuple[Field, ...]:
-    kind = one["kind"]
-    if kind.is_missing:
+def _items(one: Field, kind: str) -> tuple[Field, ...]:
+    if one["kind"].is_missing and not kind:
         raise one.error("no 'kind'", "a Kubernetes manifest begins with apiVersion and kind")
-    return one["items"].elements() if kind.text().endswith("List") else ()
+    # Raises where it is no text.
+    one["kind"].text(kind)
+    return one["items"].elements() if kind.endswith("List") else ()

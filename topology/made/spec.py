@@ -108,7 +108,8 @@ def _read_word(spec: _Spec, key: str, value: str, column: int, word: str) -> Non
             try:
                 spec.isolated = CpuSet.parse(value)
             except IdListError as error:
-                raise SpecError(f"machine spec, column {column + 1}: {error}") from error
+                what = f"machine spec, column {column + 1}: {word!r}: {error}"
+                raise SpecError(what) from error
         case "distance":
             parts = value.split(",")
             numbers = [int(part) for part in parts if part.isascii() and part.isdigit()]

@@ -31,7 +31,7 @@ def _read_id(text: str, source: str) -> int:
     # str.isdigit alone accepts "²" and other alphabets' digits, which the kernel never writes.
     if not (text.isascii() and text.isdigit()):
         what = f"{quoted(source)} is not a list of ids"
-        raise IdListError(f"{what}; expected N or N-M, as in '0-3,8'")
+        raise IdListError(f"{what} — write N or N-M, as in '0-3,8'")
     # Capped before shifting: "4000000000" would be a 500 MB integer.
     value = int(text) if len(text) <= 9 else MAX_IDS
     if value >= MAX_IDS:
@@ -68,7 +68,8 @@ def _read_list(text: str) -> int:
         first = _read_id(low, text)
         last = _read_id(high, text) if dash else first
         if last < first:
-            raise IdListError(f"{quoted(text)}: range {quoted(span)} runs backwards")
+            what = f"{quoted(text)}: range {quoted(span)} runs backwards"
+            raise IdListError(f"{what} — write '{last}-{first}'")
         if not colon:
             mask |= _span(first, last)
             continue
@@ -76,8 +77,8 @@ def _read_list(text: str) -> int:
         step = _read_id(group if slash else used, text)
         width = _read_id(used, text) if slash else 1
         if step < 1 or not 1 <= width <= step:
-            what = f"{quoted(text)}: stride {quoted(stride)}"
-            raise IdListError(f"{what} is not N or N/M with N <= M")
+            what = f"{quoted(text)}: {quoted(stride)} is not a stride"
+            raise IdListError(f"{what} — write N, or N/M with N at most M, neither of them 0")
         mask |= _strides(first, last, width, step)
     return mask
 

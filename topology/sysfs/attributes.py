@@ -7,6 +7,7 @@ from ..sets.cpuset import MAX_IDS, CpuSet, IdListError
 from .sysfs_tree import SysfsTree
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+_ID: Final = re.compile(r"0|[1-9][0-9]{0,5}")
 _MAX_WARNINGS: Final = 100
 
 
@@ -71,7 +72,7 @@ class Attributes:
         size = len(prefix)
         for name in self.tree.names(directory):
             rest = name[size:]
-            if name.startswith(prefix) and rest.isascii() and rest.isdigit() and len(rest) < 7:
+            if name.startswith(prefix) and _ID.fullmatch(rest) is not None:
                 if int(rest) < MAX_IDS:
                     found.append(int(rest))
                 else:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ....policy.configuration.config import Config
-from ....policy.configuration.config_text import parse_config_document
+from ....policy.configuration.config_text import KIND, config_document, parse_config_document
 from ....policy.manifests.annotation_lint import (
     Finding,
     WrittenPod,
@@ -16,6 +16,7 @@ from ....policy.manifests.annotation_lint import (
 from ....policy.scenarios.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import is_scenario_file, parse_scenarios
 from ....policy.text.yaml_fields import Field, FieldError, read_fields
+from ....policy.text.yaml_nodes import TextList, TextMap, TextNode, TextScalar
 from ....topology.model.machine import Machine
 from .complaint import Complaint, Gravity, Subject
 from .config_check import config_complaints
@@ -40,8 +41,11 @@ class FileCheck:
             for scenario in scenarios:
                 yield from self._of_scenarios(scenario, text.splitlines())
         else:
-            for finding in lint_manifests(text, self._pods):
-                yield _of_finding(source, finding)
+            found = [_of_finding(source, one) for one in lint_manifests(text, self._pods)]
+            for node in _configurations(text):
+                document = config_document(node, source)
+                found.extend(config_complaints(document, Subject.CONFIGURATION, self._machine))
+            yield from sorted(found, key=lambda one: (one.line or 0, one.column or 0))
             self._written.extend((source, one) for one in written_pods(text))
 
     def between_pods(self) -> Iterator[Complaint]:
@@ -64,7 +68,31 @@ class FileCheck:
 
 def has_something(text: str) -> bool:
     """Whether a text holds anything that can be checked."""
-    return is_configuration(text) or has_pods(text) or bool(_scenario_documents("", text))
+    return (
+        is_configuration(text)
+        or has_pods(text)
+        or bool(_configurations(text) or _scenario_documents("", text))
+    )
+
+
+def _configurations(text: str) -> list[TextMap]:
+    """The configurations among the manifests of a text, and in lists; none where it is no YAML."""
+    try:
+        documents = [one.node for one in read_fields(text, "")]
+    except FieldError:
+        return []
+    objects = [one for document in documents for one in (document, *_items(document))]
+    return [one for one in objects if isinstance(one, TextMap) and _is_policy(one)]
+
+
+def _items(document: TextNode | None) -> tuple[TextNode, ...]:
+    items = document.find("items") if isinstance(document, TextMap) else None
+    return tuple(items.items) if isinstance(items, TextList) else ()
+
+
+def _is_policy(node: TextMap) -> bool:
+    kind = node.find("kind")
+    return isinstance(kind, TextScalar) and kind.value == KIND
 
 
 def _scenario_documents(source: str, text: str) -> list[Field]:

@@ -20,6 +20,7 @@ metadata:
 spec:
   containers: [{name: web}]
 """
+POLICY = "apiVersion: config.nri/v1alpha1\nkind: TopologyAwarePolicy\n"
 CONFIGURATION = "pinMemory: true\npinCpu: false\n"
 SCENARIOS = """\
 scenarios:
@@ -122,6 +123,23 @@ def test_an_old_domain_is_advice_and_says_what_to_write() -> None:
             id="a scenario with fields that steps of other kinds have",
         ),
         pytest.param("a: [\n", [(2, "annotation", "manifest: not valid YAML")], id="no YAML"),
+        pytest.param(
+            f"{POLICY}spec:\n  pinCpu: true\n---\n{POD}---\n{POLICY}spec: {{agent: {{a: 1}}}}\n",
+            [
+                (4, "configuration", "pinCpu: unknown field — did you mean 'pinCPU'?"),
+                (11, "annotation", "smt.pinfold.dev/pod of default/shop"),
+                (12, "annotation", "memory-type.cri-resource-manager.intel.com"),
+                (18, "configuration", "agent.a: unknown field — accepted: "),
+            ],
+            id="configurations among manifests",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: List\nitems:\n"
+            "- apiVersion: config.nri/v1alpha1\n  kind: TopologyAwarePolicy\n"
+            "  spec: {pinCpu: true}\n",
+            [(6, "configuration", "pinCpu: unknown field")],
+            id="configurations in a list, as kubectl prints them",
+        ),
     ],
 )
 def test_every_kind_of_file_is_checked(text: str, expected: list[tuple[int, str, str]]) -> None:

@@ -4,6 +4,7 @@ A fault of a text is what `lint` is asked for, and its answer is 1. `simulate` i
 go: it has no answer then, and ends with 2.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -93,6 +94,32 @@ def test_bytes_that_are_no_text_are_told_in_every_locale(command: str) -> None:
     )
     expected = "standard input: not UTF-8 at byte 0 — save it as UTF-8\n"
     assert (ended.returncode, ended.stderr.decode()) == (2, expected)
+
+
+@pytest.mark.parametrize("name", ["/", ".", ""])
+def test_a_configuration_that_is_no_file_is_status_2(name: str) -> None:
+    result = run("pools", "--config", name, *SPEC)
+    assert result.exit_code == 2
+    assert " — name a readable file" in result.stderr
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8:strict"])
+def test_what_the_encoding_of_the_output_lacks_is_written_as_escapes(
+    tmp_path: Path, encoding: str
+) -> None:
+    path = os.fsencode(tmp_path) + b"/\xff.yaml"
+    with open(path, "w") as file:
+        file.write("smt: pack\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "pinfold.cmd.pinfold", "lint", "-o", "json", path],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (1, b"")
+    (found,) = json.loads(ended.stdout)["complaints"]
+    assert os.fsencode(found["file"]) == path
+    assert " — accepted: pinCPU" in found["message"]
 
 
 @pytest.mark.parametrize("command", ["lint", "simulate"])

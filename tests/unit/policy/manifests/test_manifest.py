@@ -270,6 +270,13 @@ spec:
             ["w-0", "v-0"],
             id="each object has pods of its own",
         ),
+        pytest.param(
+            "kind: JobList\napiVersion: batch.example/v1\nitems:\n"
+            "- {metadata: {name: w}, spec: {workers: {template: {spec: {containers: [{name: c}]}},"
+            " replicas: 2}}}",
+            ["w-0", "w-1"],
+            id="items of a list that do not name their kind are of the operator's, too",
+        ),
     ],
 )
 def test_kinds_of_operators_make_pods_by_the_counts_in_them(text: str, names: list[str]) -> None:
@@ -353,6 +360,35 @@ def test_documents_lists_and_other_kinds_keep_their_order() -> None:
         """
     )
     assert [one.name for one in pods] == ["b", "a", "r-0", "n-0"]
+
+
+def test_items_of_a_list_of_one_kind_need_not_name_it() -> None:
+    """As the API server answers: only the list has kind and apiVersion."""
+    pods = parse(
+        """
+        kind: PodList
+        apiVersion: v1
+        items:
+        - {metadata: {name: a}, spec: {containers: [{name: x}]}}
+        ---
+        kind: DeploymentList
+        apiVersion: apps/v1
+        items:
+        - metadata: {name: d}
+          spec: {replicas: 2, template: {spec: {containers: [{name: x}]}}}
+        - {kind: Pod, apiVersion: v1, metadata: {name: b}, spec: {containers: [{name: x}]}}
+        ---
+        kind: ServiceList
+        apiVersion: v1
+        items: [{metadata: {name: s}}]
+        """
+    )
+    assert [one.name for one in pods] == ["a", "d-0", "d-1", "b"]
+
+
+def test_an_item_of_a_list_of_any_kind_has_to_name_its_own() -> None:
+    with pytest.raises(FieldError, match="no 'kind'"):
+        parse("kind: List\nitems: [{metadata: {name: a}, spec: {containers: [{name: x}]}}]")
 
 
 def test_pods_of_objects_of_two_kinds_with_one_name_are_told_apart() -> None:

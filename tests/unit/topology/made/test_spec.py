@@ -141,7 +141,8 @@ def test_the_largest_machine_is_built() -> None:
         pytest.param("core:2 mem:2X", "column 8: 'mem:2X': '2X' is not a size", id="a bad unit"),
         pytest.param("core:2 isolated:5", "column 8: 'isolated:5': isolated cpus that are not "
                      "there — cpus of this machine are 0-1", id="an isolated cpu too many"),
-        pytest.param("isolated:x", "column 1: 'x' is not a list of ids", id="a bad cpu list"),
+        pytest.param("isolated:x", "column 1: 'isolated:x': 'x' is not a list of ids — write N",
+                     id="a bad cpu list"),
         pytest.param("core:2 distance:10,20", "are not three distances", id="two distances"),
         pytest.param("core:2 distance:10,20,900", "are not three distances", id="a huge distance"),
         pytest.param("core:2 hugepages:512", "column 8: 'hugepages:512': '512' is no number of "

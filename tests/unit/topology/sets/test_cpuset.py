@@ -31,9 +31,14 @@ def test_lists_are_read(text: str, ids: list[int]) -> None:
     ["a", "1,", ",1", "1-", "-1", "3-1", "1--2", "0x1", "1 2", "8192", "0-4000000000", "1" * 50,
      "0-7:0", "0-7:3/2", "0-7:0/2", "0-7:/", "0:x", "²", "٣", "0-1-2", "1:2:3"],
 )  # fmt: skip
-def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(IdListError):
+def test_other_texts_are_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(IdListError, match=r" — (write|ids are below) "):
         CpuSet.parse(text)
+
+
+def test_a_range_that_runs_backwards_is_told_with_the_one_that_is_meant() -> None:
+    with pytest.raises(IdListError, match="'0,3-1': range '3-1' runs backwards — write '1-3'"):
+        CpuSet.parse("0,3-1")
 
 
 def test_a_list_may_be_as_long_as_one_that_names_every_id() -> None:

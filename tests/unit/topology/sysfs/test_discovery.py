@@ -353,6 +353,12 @@ def test_the_links_of_each_cpu_are_looked_at_once_for_all_nodes() -> None:
     assert extra < 16 * 128
 
 
+def test_folders_that_a_kernel_would_not_name_so_are_no_second_node_or_cpu() -> None:
+    files = files_of()
+    odd = {f"{NODE}/node00/cpulist": "0-3\n", f"{CPU}/cpu001/topology/core_id": "0\n"}
+    assert read(files | odd) == read(files)
+
+
 def test_asymmetric_distances_are_kept_as_they_are() -> None:
     files = files_of("numa:2 core:1")
     files[f"{NODE}/node0/distance"] = "10 30"

@@ -100,3 +100,10 @@ def test_a_file_that_cannot_be_written_is_bad_usage(name: str, tmp_path: Path) -
     result = CliRunner().invoke(main, ["simulate", *arguments])
     assert result.exit_code == 2
     assert str(tmp_path / name) in result.output
+
+
+def test_a_file_without_a_name_is_bad_usage(tmp_path: Path) -> None:
+    (tmp_path / "scenarios.yaml").write_text(SCENARIOS)
+    result = CliRunner().invoke(main, ["simulate", str(tmp_path / "scenarios.yaml"), "--junit", ""])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == ".: has no name — name a file in a folder you can write\n"
