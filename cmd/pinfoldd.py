@@ -30,6 +30,7 @@ from .daemon.config_file import load_config, read_file
 from .daemon.config_watch import ConfigWatch
 from .daemon.cpuset_conflicts import read_managers
 from .daemon.daemon import Command, Daemon, memory_bytes, reload_configuration
+from .daemon.folder_type import FolderType
 from .daemon.garbage_collection import LOOK_SECONDS, Garbage
 from .daemon.hint_sources import find_surroundings
 from .daemon.machine_source import machine_of, machine_options
@@ -53,16 +54,6 @@ if TYPE_CHECKING:
 _EMBEDDED_SECONDS: Final = 10.0
 _SWITCH_SECONDS: Final = 0.001
 """How long another thread keeps Python's lock while a runtime's call waits for it; 5 ms usually."""
-
-
-def _existing_folder(
-    _context: click.Context, _option: click.Parameter, path: Path | None
-) -> Path | None:
-    if path is not None and not path.is_dir():
-        raise PinfoldError(
-            f"--kernel-root: {path}: no folder is there — name the one with sys/ and proc/ in it"
-        )
-    return path
 
 
 @click.command(cls=StatusCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -111,7 +102,7 @@ def _existing_folder(
 )
 @click.option(
     "--state-dir",
-    type=click.Path(path_type=Path, readable=False),
+    type=FolderType(remedy="name one, or leave the option out to remember nothing"),
     envvar="STATE_DIRECTORY",
     help="Remember in DIR over restarts, made if need be; systemd's STATE_DIRECTORY by default.",
 )
@@ -123,8 +114,7 @@ def _existing_folder(
 )
 @click.option(
     "--kernel-root",
-    type=click.Path(path_type=Path, readable=False),
-    callback=_existing_folder,
+    type=FolderType(remedy="name the one with sys/ and proc/ in it", is_there=True),
     help="Set interrupts and clocks of cpus below DIR; '/' by default on this machine itself.",
 )
 @machine_options

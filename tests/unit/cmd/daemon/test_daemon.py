@@ -482,6 +482,16 @@ def state_of(folder: Path) -> dict[str, bytes]:
             "--state-dir: /dev/null: not a directory",
             id="a state folder that is none",
         ),
+        pytest.param(
+            ["--runtime=embedded", "--state-dir="],
+            "--state-dir: has no name — name one, or leave the option out",
+            id="a state folder by a variable that is not set",
+        ),
+        pytest.param(
+            ["--runtime=embedded", "--kernel-root="],
+            "--kernel-root: has no name — name the one with sys/",
+            id="a kernel by a variable that is not set",
+        ),
         pytest.param(["--machine=cheese:2"], "cheese", id="a machine that makes no sense"),
         pytest.param(
             ["--runtime=embedded", "--kernel-root=/nonexistent"],
