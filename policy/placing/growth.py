@@ -113,14 +113,20 @@ def are_together(rule: Restriction, cpus: int, own: int, books: Books) -> bool:
 
     `own`: those of them that nobody else has any more.
     """
-    here, grants = books.domains.covering(rule.level, cpus), books.ledger.grants
-    # Whose cpus are left alone runs on those too that are another's own.
-    return any(
-        books.presence(one.id)
-        & here
-        & (-1 if grants[one.id].cpu_type is CpuType.PRESERVE else ~own)
-        for one in rule.blockers
-    )
+    here, ledger = books.domains.covering(rule.level, cpus), books.ledger
+    # All that is left to those whose last cpus these are: in wider pools, else the system's.
+    rest = ledger.free_sharable[books.tree.root.id] & ~own or books.tree.root.reserved.mask
+    for one in rule.blockers:
+        presence = books.presence(one.id)
+        # Whose cpus are left alone runs on those too that are another's own.
+        if ledger.grants[one.id].cpu_type is not CpuType.PRESERVE:
+            left = presence & ~own
+            if presence and not left and not rest & ~here:
+                return True
+            presence = left
+        if presence & here:
+            return True
+    return False
 
 
 def homeless(books: Books) -> tuple[Grant, ...]:
