@@ -542,3 +542,23 @@ def test_who_has_cpus_elsewhere_makes_way_for_who_is_back_and_must_be_apart_from
     assert placed(engine, again) == "4-7"
     assert cpus(engine, meanwhile) == "1-3"
     assert not engine.decisions[again.id].unmet
+
+
+def test_whom_a_container_that_is_back_drives_out_breaks_no_rule_that_insists() -> None:
+    """The reserved cpu is the only one besides in no core of `firm`."""
+    engine = engine_of(SMALL)
+    it = container_of("it", 1)
+    firm = container_of("firm", 1.5, apart(term("core", "late")), fails=True)
+    assert [placed(engine, one) for one in (it, firm)] == ["1", "2-3"]
+    ended(engine, it.id)
+    late = container_of("late", 0.5)
+    assert placed(engine, late) == "1"
+    again = replace(it, id=ContainerId("it-1"))
+    assert placed(engine, again) == "1"
+    assert (cpus(engine, late), cpus(engine, firm)) == ("0", "2-3")
+    assert not engine.decisions[firm.id].unmet
+    ended(engine, again.id)
+    assert cpus(engine, late) == "1"
+    ended(engine, firm.id)
+    assert cpus(engine, late) == "1-3"
+    engine.check()
