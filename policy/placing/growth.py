@@ -150,13 +150,15 @@ def homeless(books: Books) -> tuple[Grant, ...]:
 def wider_place(judgement: Judgement, grant: Grant, books: Books) -> Grant | None:
     """The grant in the nearest wider pool with cpus where the container's rules hold.
 
-    Where they hold nowhere, those alone count that must not break. Who asks for nothing has the
-    reserved cpus before those break, too, and keeps at least away from others where it cannot be in
-    the pool that it wants. Who asks for something has them where one must break everywhere else.
+    Where they hold nowhere, those alone count that must not break, and of those at last the ones
+    that keep containers apart: others are for who arrives. Who asks for nothing has the reserved
+    cpus before those break, too, and keeps at least away from others where it cannot be in the pool
+    that it wants. Who asks for something has them where one must break everywhere else.
     """
     rules = judgement.restrictions()
-    apart = tuple(one for one in rules if not one.closed_pools)
-    for some in (rules, apart):
+    open_rules = tuple(one for one in rules if not one.closed_pools)
+    apart = tuple(one for one in rules if one.blockers)
+    for some in (rules, open_rules, apart):
         firm = [one for one in some if not one.can_break]
         found = (
             _wider_place(some, grant, books)

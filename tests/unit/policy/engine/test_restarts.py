@@ -562,3 +562,19 @@ def test_whom_a_container_that_is_back_drives_out_breaks_no_rule_that_insists() 
     ended(engine, firm.id)
     assert cpus(engine, late) == "1-3"
     engine.check()
+
+
+def test_who_is_driven_from_a_companion_keeps_apart_from_others_all_the_same() -> None:
+    """Beside whom it was to come holds for who arrives; from whom it must be apart holds on."""
+    engine = engine_of("socket:1 numa:2 l3:2 core:4 mem:4G")
+    first = {"pool-selector.pinfold.dev/pod": "l3=0"}
+    it = container_of("it", 2, annotations=first, fails=True)
+    mate = container_of("mate", 1, annotations=first)
+    assert [placed(engine, one) for one in (it, mate)] == ["1-2", "3"]
+    ended(engine, it.id)
+    rules = {**apart(term("numa", "it")), **near(term("l3", "mate"))}
+    late = container_of("late", 0.2, rules, fails=True)
+    assert placed(engine, late) == "1-2"
+    assert placed(engine, replace(it, id=ContainerId("it-1"))) == "1-2"
+    assert cpus(engine, late) == "8-15"
+    engine.check()
