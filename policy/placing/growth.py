@@ -113,14 +113,20 @@ def are_together(rule: Restriction, cpus: int, own: int, books: Books) -> bool:
 
     `own`: those of them that nobody else has any more.
     """
-    here, grants = books.domains.covering(rule.level, cpus), books.ledger.grants
-    # Whose cpus are left alone runs on those too that are another's own.
-    return any(
-        books.presence(one.id)
-        & here
-        & (-1 if grants[one.id].cpu_type is CpuType.PRESERVE else ~own)
-        for one in rule.blockers
-    )
+    here, ledger = books.domains.covering(rule.level, cpus), books.ledger
+    # All that is left to those whose last cpus these are: in wider pools, or the system's.
+    rest = ledger.free_sharable[books.tree.root.id] & ~own | books.tree.root.reserved.mask
+    for one in rule.blockers:
+        presence = books.presence(one.id)
+        # Whose cpus are left alone runs on those too that are another's own.
+        if ledger.grants[one.id].cpu_type is not CpuType.PRESERVE:
+            left = presence & ~own
+            if presence and not left and not rest & ~here:
+                return True
+            presence = left
+        if presence & here:
+            return True
+    return False
 
 
 def homeless(books: Books) -> tuple[Grant, ...]:
@@ -144,12 +150,15 @@ def homeless(books: Books) -> tuple[Grant, ...]:
 def wider_place(judgement: Judgement, grant: Grant, books: Books) -> Grant | None:
     """The grant in the nearest wider pool with cpus where the container's rules hold.
 
-    Where they hold nowhere, those alone count that must not break. Who asks for nothing has the
-    reserved cpus before those break, too, and keeps at least away from others where it cannot be in
-    the pool that it wants.
+    Where they hold nowhere, those alone count that must not break, and of those at last the ones
+    that keep containers apart: others are for who arrives. Who asks for nothing has the reserved
+    cpus before those break, too, and keeps at least away from others where it cannot be in the pool
+    that it wants. Who asks for something has them where one must break everywhere else.
     """
     rules = judgement.restrictions()
-    for some in (rules, tuple(one for one in rules if not one.closed_pools)):
+    open_rules = tuple(one for one in rules if not one.closed_pools)
+    apart = tuple(one for one in rules if one.blockers)
+    for some in (rules, open_rules, apart):
         firm = [one for one in some if not one.can_break]
         found = (
             _wider_place(some, grant, books)
@@ -159,7 +168,8 @@ def wider_place(judgement: Judgement, grant: Grant, books: Books) -> Grant | Non
         )
         if found is not None:
             return found
-    return None
+    firm = [one for one in apart if not one.can_break]
+    return _reserved_place(firm, grant, books, asks=True) if firm else None
 
 
 def reserved_region(rules: Sequence[Restriction], books: Books) -> int:
@@ -177,9 +187,11 @@ def reserved_region(rules: Sequence[Restriction], books: Books) -> int:
     return region & (root.sharable | root.reserved).mask
 
 
-def _reserved_place(rules: Sequence[Restriction], grant: Grant, books: Books) -> Grant | None:
+def _reserved_place(
+    rules: Sequence[Restriction], grant: Grant, books: Books, *, asks: bool = False
+) -> Grant | None:
     root = books.tree.root
-    if grant.shared_milli or not root.reserved:
+    if (grant.shared_milli and not asks) or not root.reserved:
         return None
     if any(one.is_broken_by(root.reserved.mask, root.id) for one in rules):
         return None

@@ -179,10 +179,11 @@ class PlaceFinder:
         if request.exclusive:
             free = search.exclusive(winner, region)
             is_isolated = bool(free & self._ledger.free_isolated[winner])
-            pulls = search.judgement.pulls
+            pulls, surely = search.judgement.pulls, 0
             if pulls:
-                free = pulls.best(free, request.exclusive)
-            exclusive = self._pick(request, free, winner)
+                # What they add to the score is why this pool may have been chosen.
+                surely, free = pulls.taken_first(free, request.exclusive)
+            exclusive = self._pick(request, surely | free, winner, surely)
             isolated = exclusive if is_isolated else isolated
         return ChosenPlace(
             pool_id=winner,
@@ -254,12 +255,16 @@ class PlaceFinder:
         picked = self._pick(request, free, pool_id)
         return picked, picked if is_isolated else NO_CPUS
 
-    def _pick(self, request: Request, free: int, pool_id: PoolId) -> CpuSet:
+    def _pick(self, request: Request, free: int, pool_id: PoolId, surely: int = 0) -> CpuSet:
+        """The exclusive cpus out of free ones. `surely`: fewer, which come before all others."""
         count = request.exclusive
         free = suitable_cpus(request, free, count)
         picked = pick_by_hints(request, free, self._picker)
         if picked is None:
-            picked = self._picker.pick(free, count, request.priority, request.smt)
+            held = free & surely
+            more = count - held.bit_count()
+            further = self._picker.extend(held, free, more, request.priority, smt=request.smt)
+            picked = None if further is None else held | further
         # The pool was found feasible with these numbers: fewer cpus would be our own fault.
         assert picked is not None, (request.container_id, pool_id)
         return CpuSet(picked)

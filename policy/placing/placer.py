@@ -16,7 +16,7 @@ from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
-from .growth import held_back, kept_in
+from .growth import are_together, held_back, kept_in
 from .hint_demand import reserved_objection
 from .judging.judge import Judge
 from .judging.judgement import Judgement
@@ -120,6 +120,13 @@ class Placer:
                 around = self._tree.around(grant.pool_id, cpus)
                 broken = judgement.broken_by(cpus, own, around)
             broken = (*broken, *judgement.passed_by(cpus))
+            if own and broken:
+                # Of a domain of which it has all that they had they are out.
+                broken = tuple(
+                    one
+                    for one in broken
+                    if not one.blockers or are_together(one, cpus, own, self._books)
+                )
             grant = replace(grant, beside=judgement.beside(cpus, own))
             if judgement.passed and grant.has_shared_part:
                 grant = kept_in(judgement.of_growth(), grant, cpus, self._books)

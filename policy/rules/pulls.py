@@ -118,16 +118,25 @@ class Pulls:
 
     def best(self, free: int, count: int) -> int:
         """The most attractive of some cpus, at least `count` of them where there are as many."""
+        surely, rest = self.taken_first(free, count)
+        return surely | rest
+
+    def taken_first(self, free: int, count: int) -> tuple[int, int]:
+        """The cpus that `count` of the most attractive ones all have, and those to choose from.
+
+        Any of the latter make up the number: they attract alike, and less than the former.
+        """
         if self._added:
             self._spread()
         if self._ranked is None:
             self._ranked = self._by_score()
-        found = 0
+        surely = 0
         for cpus in self._ranked:
-            found |= free & cpus
-            if found.bit_count() >= count:
-                break
-        return found
+            rest = free & cpus
+            if (surely | rest).bit_count() >= count:
+                return surely, rest
+            surely |= rest
+        return surely, 0
 
     def _by_score(self) -> tuple[int, ...]:
         """All cpus by what a single one of them scores, the most attractive first."""

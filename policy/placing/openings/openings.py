@@ -218,7 +218,9 @@ class OpeningSearch:
             return False
         if not request.needs_shared_cpu:
             return True
-        return bool(free) and ledger.room.grantable_milli[pool_id] >= request.shared_milli
+        milli = request.shared_milli
+        # Less than nothing is left where too much is promised.
+        return bool(free) and (not milli or ledger.room.grantable_milli[pool_id] >= milli)
 
     @property
     def grows_by_more(self) -> bool:

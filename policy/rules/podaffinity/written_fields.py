@@ -9,6 +9,7 @@ from ...text.suggestion import suggestion
 from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
+    "affinity": "leave the word out: what is below it stands here by itself",
     "nodeAffinity": "did you mean 'poolAffinity'?",
     "nodeSelector": "write the annotation 'pool-selector.pinfold.dev/pod'",
     "nodeName": "write the annotation 'pool-name.pinfold.dev/pod'",

@@ -642,6 +642,27 @@ def test_preferred_rules_choose_cpus_inside_a_pool() -> None:
     assert domains_of(engine, hermit, 2).isdisjoint(domains_of(engine, friend, 2))
 
 
+def test_cpus_that_preferred_rules_like_best_are_taken_before_others_of_a_pool() -> None:
+    """Nothing of what decided for the wider pool is left where all cpus come from elsewhere."""
+    engine = engine_of(NODES)
+    second = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+    assert placed(engine, container_of("friend", 3, annotations=second)) == "4-6"
+    guest = container_of("guest", 2, prefer(100, term("numa", "friend")))
+    assert placed(engine, guest) == "1,7"
+    decision = engine.decisions[guest.id]
+    assert (decision.pool, decision.decided_by) == ("socket #0", "preferred")
+
+
+def test_cpus_near_those_whom_preferred_rules_keep_apart_are_taken_last() -> None:
+    """One cpu is left of the only NUMA node without any."""
+    engine = engine_of("socket:1 numa:3 core:2 thread:2 mem:4G", "cpuset:0-2")
+    for node in (1, 2):
+        place = {"pool-name.pinfold.dev/pod": f"NUMA node #{node}"}
+        placed(engine, container_of(f"wolf{node}", 1, app="wolf", annotations=place))
+    hermit = container_of("hermit", 4, prefer(10, term("numa", "wolf"), is_anti=True))
+    assert placed(engine, hermit) == "3,5-7"
+
+
 @pytest.mark.parametrize(
     ("annotations", "pools"),
     [

@@ -593,3 +593,33 @@ def test_who_made_way_for_a_pen_gets_its_cpus_back_once_that_ends(is_first: bool
     engine.remove(owner.id)
     engine.check()
     assert cpus(engine, shy) == "2-7"
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["gives way", "insists"])
+def test_who_asks_for_nothing_has_room_where_too_much_is_promised(fails: bool) -> None:
+    """Rules of others that give way refuse nobody, and nothing is not too much."""
+    engine = engine_of("socket:1 core:4 mem:4G")
+    weak = container_of("weak", 1, apart(term("core", "late")), shares=True)
+    placed(engine, weak)
+    for number in range(3):
+        runs = container_of(f"runs{number}", 1, shares=True)
+        engine.adopt(structs.replace(runs, state=ContainerState.RUNNING, cpus=CpuSet.parse("1-3")))
+    late = container_of("late", 0, fails=fails)
+    assert placed(engine, late) == "1-3"
+    assert is_told(engine, "anti-affinity at core to app=late", weak)
+
+
+def test_no_rule_is_told_as_broken_by_whom_a_newcomer_drives_from_its_cpus() -> None:
+    """They must not make way for it, but what it has for itself they have no more.
+
+    Without a second look: so many others are to be looked at first.
+    """
+    engine = engine_of("socket:1 core:16 mem:4G")
+    here = {"pool-selector.pinfold.dev/pod": "socket=0"}
+    placed(engine, container_of("wide", 0.2, annotations=here))
+    rules = apart(term("core", "wide"))
+    for number in range(6):
+        placed(engine, container_of(f"weak{number}", 0.2, rules, annotations=here))
+    own = container_of("own", 1, rules)
+    assert placed(engine, own) == "1"
+    assert not is_told(engine, "", own)

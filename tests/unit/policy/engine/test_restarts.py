@@ -509,3 +509,72 @@ def test_whom_a_container_that_is_back_leaves_alone_is_told_and_looked_after() -
     assert "affinity at core to app=host" in told
     ended(engine, again.id)
     assert not engine.decisions[guest.id].unmet
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["its own rule", "a rule about it"])
+def test_a_rule_refuses_who_would_drive_others_to_reserved_cpus_beside_it(is_own: bool) -> None:
+    """All that is left to `meanwhile` is the reserved cpu of the same socket."""
+    engine = engine_of(SMALL)
+    rules = apart(term("socket", "meanwhile" if is_own else "it"))
+    it = container_of("it", 3, rules if is_own else None, fails=True)
+    meanwhile = container_of("meanwhile", 1, None if is_own else rules, fails=True, shares=True)
+    assert placed(engine, it) == "1-3"
+    ended(engine, it.id)
+    assert placed(engine, meanwhile) == "1-3"
+    again = replace(it, id=ContainerId("it-1"))
+    assert isinstance(engine.create(again).result, Refusal)
+    assert not engine.decisions[meanwhile.id].unmet
+    engine.remove(again.id)
+    ended(engine, meanwhile.id)
+    assert placed(engine, again) == "1-3"
+
+
+def test_who_has_cpus_elsewhere_makes_way_for_who_is_back_and_must_be_apart_from_it() -> None:
+    engine = engine_of(MACHINE)
+    it = container_of("it", 4, apart(term("numa", "meanwhile")), fails=True)
+    taker = container_of("taker", 3)
+    meanwhile = container_of("meanwhile", 1, shares=True)
+    assert [placed(engine, one) for one in (it, taker)] == ["4-7", "1-3"]
+    ended(engine, it.id)
+    assert placed(engine, meanwhile) == "4-7"
+    ended(engine, taker.id)
+    again = replace(it, id=ContainerId("it-1"))
+    assert placed(engine, again) == "4-7"
+    assert cpus(engine, meanwhile) == "1-3"
+    assert not engine.decisions[again.id].unmet
+
+
+def test_whom_a_container_that_is_back_drives_out_breaks_no_rule_that_insists() -> None:
+    """The reserved cpu is the only one besides in no core of `firm`."""
+    engine = engine_of(SMALL)
+    it = container_of("it", 1)
+    firm = container_of("firm", 1.5, apart(term("core", "late")), fails=True)
+    assert [placed(engine, one) for one in (it, firm)] == ["1", "2-3"]
+    ended(engine, it.id)
+    late = container_of("late", 0.5)
+    assert placed(engine, late) == "1"
+    again = replace(it, id=ContainerId("it-1"))
+    assert placed(engine, again) == "1"
+    assert (cpus(engine, late), cpus(engine, firm)) == ("0", "2-3")
+    assert not engine.decisions[firm.id].unmet
+    ended(engine, again.id)
+    assert cpus(engine, late) == "1"
+    ended(engine, firm.id)
+    assert cpus(engine, late) == "1-3"
+    engine.check()
+
+
+def test_who_is_driven_from_a_companion_keeps_apart_from_others_all_the_same() -> None:
+    """Beside whom it was to come holds for who arrives; from whom it must be apart holds on."""
+    engine = engine_of("socket:1 numa:2 l3:2 core:4 mem:4G")
+    first = {"pool-selector.pinfold.dev/pod": "l3=0"}
+    it = container_of("it", 2, annotations=first, fails=True)
+    mate = container_of("mate", 1, annotations=first)
+    assert [placed(engine, one) for one in (it, mate)] == ["1-2", "3"]
+    ended(engine, it.id)
+    rules = {**apart(term("numa", "it")), **near(term("l3", "mate"))}
+    late = container_of("late", 0.2, rules, fails=True)
+    assert placed(engine, late) == "1-2"
+    assert placed(engine, replace(it, id=ContainerId("it-1"))) == "1-2"
+    assert cpus(engine, late) == "8-15"
+    engine.check()

@@ -1,5 +1,6 @@
 """Rules between containers that run already, and go where nobody would have placed them."""
 
+import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.configuration.config_text import config_from_values
@@ -145,21 +146,27 @@ def test_who_is_never_kept_away_comes_no_nearer_once_it_is_adopted() -> None:
     assert (cpus(engine, noisy), cpus(engine, alone)) == ("1-3,6", "4-5")
 
 
-def test_who_is_lent_cpus_beside_its_own_next_to_another_is_told() -> None:
-    """Of its pool nothing is left to share: it keeps its own cpu, and shares those of another."""
+@pytest.mark.parametrize("reserved", [0, 3])
+def test_who_is_lent_cpus_beside_its_own_next_to_another_is_told(reserved: int) -> None:
+    """Of its pool nothing is left to share: it keeps its own cpu, and shares those of another.
+
+    Unless a reserved cpu is where the rule holds.
+    """
     machine = machine_from_spec(TWO_NODES)
-    engine = engine_of(without(machine, CpuSet.parse("5")))
+    engine = engine_of(without(machine, CpuSet.parse("5")), f"cpuset:{reserved}")
     alone = container_of("alone", 0.5, apart(term("socket", "noisy")), fails=True)
     noisy = container_of("noisy", 1.5, annotations=FIRST)
     limited = replace(noisy.resources, cpu_limit_milli=1500, memory_limit_bytes=2**20)
     noisy = replace(noisy, pod=replace(noisy.pod, qos=QosClass.GUARANTEED), resources=limited)
-    assert (placed(engine, noisy), placed(engine, alone)) == ("1-2", "3-4")
+    places = {0: ("1-2", "3-4"), 3: ("0-2", "4")}
+    assert (placed(engine, noisy), placed(engine, alone)) == places[reserved]
     own = str(engine.grants[noisy.id].exclusive)
-    gone = CpuSet.parse("1-2") - CpuSet.parse(own)
+    gone = CpuSet.parse("1-2" if reserved == 0 else "0-2") - CpuSet.parse(own)
     engine, _ = engine.reconfigured(engine.config, without(machine, gone))
     engine.check()
-    assert cpus(engine, noisy) == f"{own},3-5"
-    assert is_told(engine, alone, noisy)
+    assert cpus(engine, noisy) == ("0-1" if reserved == 0 else f"{own},4-5")
+    assert is_told(engine, alone) == (reserved == 3)
+    assert is_told(engine, noisy)
 
 
 def test_who_is_lent_cpus_next_to_another_by_a_reload_is_told() -> None:
@@ -327,8 +334,14 @@ def test_who_is_lent_what_comes_free_is_told_whom_it_comes_beside() -> None:
     engine.check()
 
 
-def test_who_grows_as_somebody_arrives_is_told_whom_it_comes_beside() -> None:
-    """The cpu that its share was on has gone offline: it gets others with the next event."""
+@pytest.mark.parametrize("is_reserved_free", [True, False])
+def test_who_grows_as_somebody_arrives_is_told_whom_it_comes_beside(
+    is_reserved_free: bool,
+) -> None:
+    """The cpu that its share was on has gone offline: it gets others with the next event.
+
+    The reserved one, where the rule holds there.
+    """
     engine = engine_of("socket:1 core:8 mem:8G")
     rules = apart(term("core", "shop"))
     wide = container_of("wide", 0.1, rules, app="shop", fails=True)
@@ -336,6 +349,9 @@ def test_who_grows_as_somebody_arrives_is_told_whom_it_comes_beside() -> None:
     told = {**mixed.pod.annotations, "prefer-shared-cpus.resource-policy.nri.io/pod": "false"}
     request = replace(mixed.resources, cpu_request_milli=1500, cpu_limit_milli=1500)
     mixed = replace(mixed, pod=replace(mixed.pod, annotations=told), resources=request)
+    if not is_reserved_free:
+        reserved = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
+        assert placed(engine, container_of("system", 0.1, app="shop", annotations=reserved)) == "0"
     assert placed(engine, wide) == "1-7"
     # Its own cpu, and one for the rest, which the other one left.
     assert placed(engine, mixed) == "1-2"
@@ -343,5 +359,5 @@ def test_who_grows_as_somebody_arrives_is_told_whom_it_comes_beside() -> None:
     assert (cpus(engine, wide), cpus(engine, mixed)) == ("3-7", "1")
     assert not is_told(engine, wide, mixed)
     assert placed(engine, container_of("newcomer", 2)) == "4-5"
-    assert cpus(engine, mixed) == "1,3,6-7"
-    assert is_told(engine, wide, mixed)
+    assert cpus(engine, mixed) == ("0-1" if is_reserved_free else "1,3,6-7")
+    assert is_told(engine, wide, mixed) != is_reserved_free

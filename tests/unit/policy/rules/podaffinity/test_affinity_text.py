@@ -88,6 +88,7 @@ def test_rules_say_in_words_what_they_are_and_where_they_stand() -> None:
     [
         ("podAffinty: {}", "1:1: unknown field 'podAffinty' in an affinity — did you mean 'podA"),
         ("nodeAffinity: {}", "did you mean 'poolAffinity'?"),
+        ("affinity: {podAffinity: {}}", "unknown field 'affinity' in an affinity — leave the word"),
         ("nodeSelector: {}", "write the annotation 'pool-selector.pinfold.dev/pod'"),
         ("nodeName: x", "write the annotation 'pool-name.pinfold.dev/pod'"),
         ("- a", "not a mapping of kinds of rules"),
