@@ -86,9 +86,11 @@ class Penning:
             made = self._begin(name, container, classified)
         else:
             back = self._roster.place_in(name.id, container)
+            if request := self.sizes.changed_request(name, pen, container):
+                pen = self.bookings.as_left(pen, back)
             if not runs:
                 made = kept_out(container, classified, pen, self._judge, self._books, back)
-            if made is None and (request := self.sizes.changed_request(name, pen, container)):
+            if made is None and request:
                 judgements = self._judged(container, classified, pen)
                 made = self.bookings.resize(pen, request, judgements, back)
         if isinstance(made, Failure):

@@ -133,6 +133,19 @@ class PenBookings:
         heed_all_in_pen(judgements, pen.container_id, books)
         return placement
 
+    def as_left(self, pen: Grant, back: LastPlace | None) -> Grant:
+        """A shared pen on no more cpus of its pool than it had when a container left that is back.
+
+        It may be on more by now, where rules about that one alone had kept it from them. To be
+        resized: it stays so narrow only where a rule wants it.
+        """
+        then = None if back is None else back.pen
+        if then is None or then.within is None or pen.exclusive or pen.pool_id != then.pool_id:
+            return pen
+        within = then.within if pen.within is None else then.within & pen.within
+        is_there = within.mask & self._books.ledger.free_sharable[pen.pool_id]
+        return replace(pen, within=within) if is_there else pen
+
     @staticmethod
     def fits(pen: Grant, request: Request) -> bool:
         """Whether a pen is as large as a request for it asks."""
