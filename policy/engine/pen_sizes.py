@@ -8,8 +8,8 @@ from ..books.books import Books
 from ..model.container import Container, Resources
 from ..model.grant import Grant
 from ..model.request import Request
-from ..pens.pen_bookings import pen_request
 from ..pens.pen_name import PenName
+from ..pens.pen_request import pen_request
 from ..pens.pod_numbers import enlarged, together, with_pages
 from ..placing.classifier import Classifier
 from .roster import Roster

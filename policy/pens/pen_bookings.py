@@ -3,24 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
-from ..model.container import Container, ContainerId
+from ..model.container import ContainerId
 from ..model.grant import Grant, Refusal
 from ..model.last_place import LastPlace
-from ..model.request import CpuType, Isolation, Request
-from ..placing.classifier import Classifier
+from ..model.request import CpuType, Request
 from ..placing.judging.judgement import Judgement
 from ..placing.lifting import make_room
 from ..placing.placer import Failure, Placement
 from ..placing.resizer import Resizer
 from ..placing.restart import RESTARTED, RestartPlacer
-from ..placing.wishes.own_cpus import without_own_cpus
-from .pen_name import PenName
 from .pen_rules import allowed_in_pen, heed_all_in_pen
 from .pen_slices import rest_of, shrunk_pen
 
@@ -313,31 +309,6 @@ class PenBookings:
             within=residents[0].within if len(residents) == 1 else None,
         )
         return replace(pen, memory=self._books.adopt_memory(request, pen, zone))
-
-
-def pen_request(name: PenName, container: Container, classifier: Classifier) -> Request:
-    """The request of a pen: what a container asks for that has the resources of the whole pen."""
-    # What one container wants for itself is no wish of the pen.
-    container = structs.replace(container, pod=without_own_cpus(container.pod))
-    if name.is_group:
-        # Half a cpu of a Guaranteed container is a cpu of the group's own.
-        size = container.resources
-        milli = -(-size.cpu_request_milli // 1000) * 1000
-        container = structs.replace(
-            container, resources=structs.replace(size, cpu_request_milli=milli)
-        )
-    request = classifier.classify(container).request
-    if request.exclusive and request.shared_milli:
-        request = request.as_shared()
-    return replace(
-        request.as_warm(),
-        container_id=name.id,
-        cpu_type=CpuType.NORMAL,
-        isolation=Isolation.NO,
-        fallback=None,
-        # Whose memory is to be left alone is not told any; what the pen has is for all.
-        preserve_memory=False,
-    )
 
 
 def _of_its_kind(pen: Grant, request: Request) -> Request:
