@@ -12,7 +12,7 @@ from ..model.grant import Grant, Refusal
 from ..model.request import CpuType
 from ..pens.pen_bookings import PenBookings
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
-from ..pens.pen_rules import heed_all_in_pen, heed_in_pen, judged_in_pen, kept_out
+from ..pens.pen_rules import firm_rules, heed_all_in_pen, heed_in_pen, judged_in_pen, kept_out
 from ..pens.pen_slices import (
     Slice,
     fitting_slice,
@@ -83,7 +83,7 @@ class Penning:
             return None
         pen, made = self._books.ledger.pens.get(name.id), None
         if pen is None:
-            made = self._begin(name, container, classified)
+            made = self._begin(name, container, classified, runs=runs)
         else:
             back = self._roster.place_in(name.id, container)
             if request := self.sizes.changed_request(name, pen, container):
@@ -222,12 +222,14 @@ class Penning:
         return made.refusal
 
     def _begin(
-        self, name: PenName, container: Container, classified: Classified
+        self, name: PenName, container: Container, classified: Classified, *, runs: bool
     ) -> Placement | Failure:
         """A new pen, around the containers of the pod that hold something already."""
         residents = () if name.is_group else self.sizes.residents(container)
         back = self._roster.place_in(name.id, container)
-        made = self._enclose(name, container, classified, *residents) if residents else None
+        made = None
+        if residents:
+            made = self._enclose(name, container, classified, *residents, runs=runs)
         if made is not None and (back is None or isinstance(made, Placement)):
             return made
         request = self.sizes.request_of(name, container, (container,))
@@ -235,21 +237,37 @@ class Penning:
         weights = self._books.affinity.affinities(container, classified.rules).weights
         made = self.bookings.begin(request, weights, judgement, back)
         if isinstance(made, Placement):
-            # Their part is in the pod's size, and others are short of room.
             for one in residents:
-                if not self._books.ledger.grants[one.id].exclusive:
-                    self.enter(name.id, one, self._roster.classified[one.id], NO_CPUS)
+                self._take_in(one, made.booking.grant)
         return made
 
+    def _take_in(self, resident: Container, pen: Grant) -> None:
+        """Let a resident that shares cpus share those of its pod's pen instead, if it may be there.
+
+        Its part is in the pod's size, and others are short of room.
+        """
+        known = self._roster.classified[resident.id]
+        if self._books.ledger.grants[resident.id].exclusive:
+            return
+        if kept_out(resident, known, pen, self._judge, self._books, None) is None:
+            self.enter(pen.container_id, resident, known, NO_CPUS)
+
     def _enclose(
-        self, name: PenName, container: Container, classified: Classified, *residents: Container
+        self,
+        name: PenName,
+        container: Container,
+        classified: Classified,
+        *residents: Container,
+        runs: bool,
     ) -> Placement | Failure:
         request = self.sizes.request_of(name, container, (*residents, container))
         held = [self._books.ledger.grants[one.id] for one in residents]
         self._unmet.note_shifted(one.id for one in residents)
         judgements = self._judged(container, classified, *held)
+        judge, books = self._judge, self._books
+        firm = () if runs else firm_rules(container, classified, request, held, judge, books)
         back = self._roster.place_in(name.id, container)
-        made = self.bookings.enclose(request, held, judgements, back)
+        made = self.bookings.enclose(request, held, judgements, firm, back)
         if isinstance(made, Placement):
             for one, grant in zip(residents, held, strict=True):
                 known = self._roster.classified[one.id]

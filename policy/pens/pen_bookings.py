@@ -13,11 +13,12 @@ from ..model.grant import Grant, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from ..placing.judging.judgement import Judgement
+from ..placing.judging.restriction import Restriction
 from ..placing.lifting import make_room
 from ..placing.placer import Failure, Placement
 from ..placing.resizer import Resizer
 from ..placing.restart import RESTARTED, RestartPlacer
-from .pen_rules import allowed_in_pen, heed_all_in_pen
+from .pen_rules import allowed_in_pen, heed_all_in_pen, kept_from
 from .pen_slices import rest_of, shrunk_pen
 
 _LAST_MAX: Final = 256
@@ -65,13 +66,15 @@ class PenBookings:
         request: Request,
         residents: Sequence[Grant],
         judgements: Sequence[Judgement],
+        firm: Sequence[Restriction] = (),
         back: LastPlace | None = None,
     ) -> Placement | Failure:
         """A new pen of what some containers hold, and of more beside it where that is not enough.
 
         They hold nothing afterwards, and are to `enter` it; on failure they hold what they held.
-        `judgements`: what rules say of those who will be in it. `back`: the place of a container
-        that was in this pen before and asks for what it had.
+        `judgements`: what rules say of those who will be in it. `firm`: the rules that must hold
+        on its cpus, of and about the container that it begins for. `back`: the place of that one,
+        where it was in this pen before and asks for what it had.
         """
         books = self._books
         allowed = allowed_in_pen(judgements, residents, books)
@@ -83,12 +86,15 @@ class PenBookings:
         pen = self._around(residents, request)
         request = replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
         ledger.add(pen)
-        placement = self._plan(pen, request, allowed)
+        placement = self._plan_apart(pen, request, allowed, firm)
         if pen.exclusive and isinstance(placement, Failure) and back and back.pen:
             # Their own cpus are a part of the pod's: the rest is as much of what it had before.
             regrown = self._regrown(pen, back.pen, request, allowed, placement)
             if len(regrown.booking.grant.exclusive) >= request.exclusive:
                 placement = regrown
+        if isinstance(placement, Placement):
+            begun = placement.booking.grant
+            placement = kept_from("would begin", firm, begun, books, back) or placement
         if isinstance(placement, Placement):
             books.take(placement.booking)
             return placement
@@ -249,6 +255,20 @@ class PenBookings:
         """Remember these pens, and none that ended besides."""
         self._last = dict(ended)
 
+    def _plan_apart(
+        self, pen: Grant, request: Request, allowed: int | None, firm: Sequence[Restriction]
+    ) -> Placement | Failure:
+        """A size for a pen that begins, with its own cpus where rules hold, as far as possible."""
+        forbidden = 0
+        for one in firm:
+            forbidden |= one.forbidden
+        if request.exclusive and forbidden:
+            apart = ~forbidden if allowed is None else allowed & ~forbidden
+            placement = self._plan(pen, request, apart)
+            if isinstance(placement, Placement):
+                return placement
+        return self._plan(pen, request, allowed)
+
     def _plan(
         self, pen: Grant, request: Request, allowed: int | None, back: CpuSet = NO_CPUS
     ) -> Placement | Failure:
@@ -272,13 +292,11 @@ class PenBookings:
         for one in lift.lifted:
             ledger.repool(one)
         lifted = self._resizer.plan(pen, request, allowed, back=back.mask)
+        for one in before:
+            ledger.repool(one)
         if isinstance(lifted, Failure):
-            for one in before:
-                ledger.repool(one)
             return placement
-        for one in lift.lifted:
-            self._books.pinner.mark(one.container_id)
-        return lifted
+        return replace(lifted, booking=replace(lifted.booking, lifted=lift.lifted))
 
     def _take(self, placement: Placement) -> None:
         booking = placement.booking
