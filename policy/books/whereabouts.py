@@ -22,10 +22,19 @@ class Whereabouts:
     Who is in a pen is in all of it to those outside, and where it runs to those in it.
     """
 
-    def __init__(self, books: Books, pen: ContainerId | None = None) -> None:
-        """Reads the books, never changes them. `pen`: the one whose containers ask."""
+    def __init__(
+        self,
+        books: Books,
+        pen: ContainerId | None = None,
+        residents: Collection[ContainerId] = (),
+    ) -> None:
+        """Reads the books, never changes them.
+
+        `pen`: the one whose containers ask. `residents`: those around whom one is to begin.
+        """
         self._books = books
         self._pen = pen
+        self._residents = residents
         self._known: dict[ContainerId, int] = {}
         self._counts: dict[tuple[Level, int, int], Mapping[int, int]] = {}
         self._placed: dict[int, tuple[Container, ...]] = {}
@@ -37,11 +46,10 @@ class Whereabouts:
 
     @cached_property
     def mates(self) -> int:
-        """The containers of the pen that asks, as a set."""
-        if self._pen is None:
-            return 0
-        residents, places = self._books.affinity.residents, 0
-        for container_id in self._books.ledger.members(self._pen):
+        """The containers of the pen that asks, or is to begin, as a set."""
+        pen, residents, places = self._pen, self._books.affinity.residents, 0
+        ids = self._residents if pen is None else self._books.ledger.members(pen)
+        for container_id in ids:
             places |= residents.place(container_id)
         return places
 

@@ -251,7 +251,7 @@ class Allocator:
         if isinstance(placement, Failure):
             return left_as_it_was(grant, placement, self.books, classified.problems)
         self.roster.add(container, classified)
-        self.pens.note_resized(container)
+        self.pens.sizes.note_resized(container)
         return self._change(placement, classified)
 
     def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:

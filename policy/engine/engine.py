@@ -103,7 +103,7 @@ class Engine:
         if interrupts != self._interrupts:
             self._interrupts = interrupts
             classifier = Classifier(self.config, interrupts, self.machine)
-            self._allocator.classifier = self._allocator.pens.classifier = classifier
+            self._allocator.classifier = self._allocator.pens.sizes.classifier = classifier
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -53,9 +53,9 @@ def find_penned(
         name = pod_pen(first.pod)
         if name not in found:
             if _have_own_places(of_pod):
-                penning.note_sum(of_pod)
+                penning.sizes.note_sum(of_pod)
                 continue
-            if pen_by_numbers(first, rest, penning.size_of(first)) is None:
+            if pen_by_numbers(first, rest, penning.sizes.size_of(first)) is None:
                 continue
         found.setdefault(name, []).extend(by_pod[pod_id])
     ids = {name: {one.id for one in inside} for name, inside in found.items()}
@@ -81,7 +81,7 @@ def adopt_pen(
     known = [advice[one.id] for one in pinned if one.id in advice]
     if not pinned:
         return list(penned.containers)
-    request = penning.request_of(penned.name, pinned[0], penned.containers)
+    request = penning.sizes.request_of(penned.name, pinned[0], penned.containers)
     pen = _pen(request, pinned, known, penned.others, books)
     if pen is None:
         return list(penned.containers)
@@ -196,7 +196,7 @@ def _slices(
         is_alone = not cpus.mask & twice and not name.is_group
         if known is not None:
             own = known.exclusive if known.is_penned else NO_CPUS
-        elif len(cpus) == own_cpus(penning.size_of(one), one):
+        elif len(cpus) == own_cpus(penning.sizes.size_of(one), one):
             own = cpus
         is_legal = is_alone and bool(own) and cpus <= own <= rest
         found[one.id] = own if is_legal else NO_CPUS

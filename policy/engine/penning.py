@@ -9,10 +9,10 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId, Pod, Resources
 from ..model.grant import Grant, Refusal
-from ..model.request import CpuType, Request
-from ..pens.pen_bookings import PenBookings, pen_request
+from ..model.request import CpuType
+from ..pens.pen_bookings import PenBookings
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
-from ..pens.pen_rules import heed_all_in_pen, heed_in_pen, judged_in_pen, kept_out
+from ..pens.pen_rules import firm_rules, heed_all_in_pen, heed_in_pen, judged_in_pen, kept_out
 from ..pens.pen_slices import (
     Slice,
     fitting_slice,
@@ -23,7 +23,7 @@ from ..pens.pen_slices import (
     unheeded_cold_start,
     unheeded_wish,
 )
-from ..pens.pod_numbers import enlarged, resized_with, shows_pod, together, with_pages
+from ..pens.pod_numbers import resized_with, shows_pod
 from ..placing.classifier import Classified, Classifier
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
@@ -31,6 +31,7 @@ from ..placing.placer import Failure, Placement
 from ..placing.restart import RestartPlacer
 from ..text.errors import Problem
 from .decision import Decision, left_as_it_was, refused, with_objection
+from .pen_sizes import PenSizes
 from .roster import Roster
 from .unmet import UnmetRules
 
@@ -54,8 +55,7 @@ class Penning:
         self._roster = roster
         self._judge = judge
         self._unmet = unmet
-        self.classifier = classifier
-        self.note_size = roster.note_size
+        self.sizes = PenSizes(books, roster, classifier)
         self.bookings = PenBookings(books, placer, judge.is_bound)
 
     def name_of(self, container: Container, classified: Classified) -> PenName | None:
@@ -67,14 +67,9 @@ class Penning:
             return wished
         if not self.bookings.is_empty and self.bookings.knows(pod_pen(pod).id):
             return None if is_outside(container) else pod_pen(pod)
-        if (size := self.size_of(container)) is None:
+        if (size := self.sizes.size_of(container)) is None:
             return None
-        return pen_by_numbers(container, self._residents(container), size)
-
-    def size_of(self, container: Container) -> Resources | None:
-        """The size of a container's pod, as far as it is known."""
-        pod = container.pod
-        return self._roster.pod_sizes.get(pod.uid or pod.id, pod.resources)
+        return pen_by_numbers(container, self.sizes.residents(container), size)
 
     def place(
         self, container: Container, classified: Classified, *, runs: bool = False
@@ -88,12 +83,14 @@ class Penning:
             return None
         pen, made = self._books.ledger.pens.get(name.id), None
         if pen is None:
-            made = self._begin(name, container, classified)
+            made = self._begin(name, container, classified, runs=runs)
         else:
             back = self._roster.place_in(name.id, container)
+            if request := self.sizes.changed_request(name, pen, container):
+                pen = self.bookings.as_left(pen, back)
             if not runs:
                 made = kept_out(container, classified, pen, self._judge, self._books, back)
-            if made is None and (request := self._changed(name, pen, container)):
+            if made is None and request:
                 judgements = self._judged(container, classified, pen)
                 made = self.bookings.resize(pen, request, judgements, back)
         if isinstance(made, Failure):
@@ -102,17 +99,6 @@ class Penning:
         problems = with_objection(classified.problems, container, made)
         classified = structs.replace(classified, problems=problems)
         return self._joined(name, container, classified, made if pen is None else None)
-
-    def request_of(
-        self, name: PenName, container: Container, members: Sequence[Container] = ()
-    ) -> Request:
-        """The request of a container's pen, the container itself in it.
-
-        It has what the container's annotations wish for. `members`: all of the pen's containers,
-        where the pen is not there yet.
-        """
-        size = self._demand(name, container, members)
-        return pen_request(name, structs.replace(container, resources=size), self.classifier)
 
     def enter(
         self, pen_id: ContainerId, container: Container, classified: Classified, own: CpuSet
@@ -145,7 +131,7 @@ class Penning:
         other = self._roster.containers[next(iter(members))]
         classified, pen = known[other.id], ledger.pens[pen.container_id]
         name = self.name_of(other, classified)
-        if name is not None and (request := self._changed(name, pen, other)):
+        if name is not None and (request := self.sizes.changed_request(name, pen, other)):
             self.bookings.resize(pen, request, self._judged(other, classified, pen))
             self._unmet.note_moved(pen.container_id)
 
@@ -157,23 +143,23 @@ class Penning:
         if pen.exclusive:
             self._unmet.note_shifted(ledger.members(pen.container_id))
         name = self.name_of(container, classified) or PenName(pen.container_id)
-        size = None if name.is_group else self.size_of(known)
+        size = None if name.is_group else self.sizes.size_of(known)
         carries = size is not None and shows_pod(size, known)
         if size is not None and carries and (larger := resized_with(size, known, container)):
             refusal = self.resize_pod(container.pod, larger)
             if refusal is not None:
                 return self._refused(held, refusal)
             pen = ledger.pens[pen.container_id]
-        count = slice_size(name, container, classified, self.size_of(container))
+        count = slice_size(name, container, classified, self.sizes.size_of(container))
         count = 0 if carries or not pen.exclusive else count
-        request, is_counted = classified.request, self._is_counted(name, container)
+        request, is_counted = classified.request, self.sizes.is_counted(name, container)
         if is_counted:
             # A pen that shrinks keeps its slices, so this one shrinks first.
             smaller = shrunk_slice(held, min(count, len(held.exclusive)), request, books.picker)
             ledger.repool(structs.replace(held, exclusive=smaller.exclusive, grown=smaller.grown))
             self._roster.containers[container_id] = container
             judgements = self._judged(container, classified, pen)
-            made = self.bookings.resize(pen, self.request_of(name, container), judgements)
+            made = self.bookings.resize(pen, self.sizes.request_of(name, container), judgements)
             if isinstance(made, Failure):
                 self._roster.containers[container_id] = known
                 ledger.repool(held)
@@ -196,20 +182,6 @@ class Penning:
             problems=classified.problems,
         )
 
-    def note_resized(self, container: Container) -> None:
-        """A container with a place of its own was resized: its pod has at least the new sum.
-
-        The runtime goes on telling the size that the pod had at its creation.
-        """
-        self.note_sum((*self._residents(container), container))
-
-    def note_sum(self, containers: Sequence[Container]) -> None:
-        """Containers of a pod without a pen have all that they seem to ask for: so has the pod."""
-        container = containers[-1]
-        size = self.size_of(container)
-        if size is not None and (larger := enlarged(size, together(containers))) is not None:
-            self.note_size(container.pod, larger)
-
     def resize_pod(self, pod: Pod, size: Resources) -> Refusal | None:
         """Another size for a pod, and its pen if it has one; a refusal leaves what it had.
 
@@ -218,7 +190,7 @@ class Penning:
         """
         key, ledger = pod.uid or pod.id, self._books.ledger
         before = self._roster.pod_sizes.get(key)
-        self.note_size(pod, size)
+        self._roster.note_size(pod, size)
         name = pod_pen(pod)
         pen = ledger.pens.get(name.id)
         if pen is None:
@@ -229,7 +201,7 @@ class Penning:
         # Some were resized before their pod was, and had seemed to have cpus of their own.
         known = self._roster.containers
         sliced = [o for o in held if o.exclusive and shows_pod(size, known[o.container_id])]
-        request = self.request_of(name, member)
+        request = self.sizes.request_of(name, member)
         if size == before and not sliced and self.bookings.fits(pen, request):
             return None
         self._unmet.note_shifted(ledger.members(name.id))
@@ -250,39 +222,57 @@ class Penning:
         return made.refusal
 
     def _begin(
-        self, name: PenName, container: Container, classified: Classified
+        self, name: PenName, container: Container, classified: Classified, *, runs: bool
     ) -> Placement | Failure:
         """A new pen, around the containers of the pod that hold something already."""
-        residents = () if name.is_group else self._residents(container)
+        residents = () if name.is_group else self.sizes.residents(container)
         back = self._roster.place_in(name.id, container)
-        made = self._enclose(name, container, classified, *residents) if residents else None
+        made = None
+        if residents:
+            made = self._enclose(name, container, classified, *residents, runs=runs)
         if made is not None and (back is None or isinstance(made, Placement)):
             return made
-        request = self.request_of(name, container, (container,))
+        request = self.sizes.request_of(name, container, (container,))
         judgement = self._judge.judge(container, classified.placement, request)
         weights = self._books.affinity.affinities(container, classified.rules).weights
         made = self.bookings.begin(request, weights, judgement, back)
         if isinstance(made, Placement):
-            # Their part is in the pod's size, and others are short of room.
             for one in residents:
-                if not self._books.ledger.grants[one.id].exclusive:
-                    self.enter(name.id, one, self._roster.classified[one.id], NO_CPUS)
+                self._take_in(one, made.booking.grant)
         return made
 
+    def _take_in(self, resident: Container, pen: Grant) -> None:
+        """Let a resident that shares cpus share those of its pod's pen instead, if it may be there.
+
+        Its part is in the pod's size, and others are short of room.
+        """
+        known = self._roster.classified[resident.id]
+        if self._books.ledger.grants[resident.id].exclusive:
+            return
+        if kept_out(resident, known, pen, self._judge, self._books, None) is None:
+            self.enter(pen.container_id, resident, known, NO_CPUS)
+
     def _enclose(
-        self, name: PenName, container: Container, classified: Classified, *residents: Container
+        self,
+        name: PenName,
+        container: Container,
+        classified: Classified,
+        *residents: Container,
+        runs: bool,
     ) -> Placement | Failure:
-        request = self.request_of(name, container, (*residents, container))
+        request = self.sizes.request_of(name, container, (*residents, container))
         held = [self._books.ledger.grants[one.id] for one in residents]
         self._unmet.note_shifted(one.id for one in residents)
         judgements = self._judged(container, classified, *held)
+        judge, books = self._judge, self._books
+        firm = () if runs else firm_rules(container, classified, request, held, judge, books)
         back = self._roster.place_in(name.id, container)
-        made = self.bookings.enclose(request, held, judgements, back)
+        made = self.bookings.enclose(request, held, judgements, firm, back)
         if isinstance(made, Placement):
             for one, grant in zip(residents, held, strict=True):
                 known = self._roster.classified[one.id]
                 is_own = bool(made.booking.grant.exclusive)
-                count = slice_size(name, one, known, self.size_of(one)) if is_own else 0
+                count = slice_size(name, one, known, self.sizes.size_of(one)) if is_own else 0
                 own = grant.exclusive if count == len(grant.exclusive) else NO_CPUS
                 self.enter(name.id, one, known, own)
                 if not own and (problem := unheeded_wish(one, is_group=name.is_group)):
@@ -301,7 +291,7 @@ class Penning:
         """A container with its part of a pen that has room for it."""
         books, problems = self._books, classified.problems
         pen = books.ledger.pens[name.id]
-        size = self.size_of(container)
+        size = self.sizes.size_of(container)
         count = slice_size(name, container, classified, size) if pen.exclusive else 0
         own = fitting_slice(books.ledger, pen, count, classified.request, books.picker)
         if len(own) < count:
@@ -365,30 +355,3 @@ class Penning:
     def _refused(self, held: Grant, refusal: Refusal) -> Decision:
         problems = self._roster.classified[held.container_id].problems
         return left_as_it_was(held, Failure(refusal=refusal), self._books, problems)
-
-    def _is_counted(self, name: PenName, container: Container) -> bool:
-        """Whether a pen is as large as its containers together."""
-        return name.is_group or self.size_of(container) is None
-
-    def _changed(self, name: PenName, pen: Grant, container: Container) -> Request | None:
-        """The request of a pen that follows its containers, or their pages; None where it stays."""
-        if self._is_counted(name, container):
-            return self.request_of(name, container)
-        held = self._books.memory.request_of(pen.container_id)
-        if held is None or not (container.resources.hugepage_bytes or held.hugepage_bytes):
-            return None
-        request = self.request_of(name, container)
-        if request.hugepage_bytes == held.hugepage_bytes:
-            return None
-        return structs.replace(request, exclusive=len(pen.exclusive), shared_milli=pen.shared_milli)
-
-    def _demand(self, name: PenName, container: Container, given: Sequence[Container]) -> Resources:
-        size = None if name.is_group else self.size_of(container)
-        if not given:
-            members = self._books.ledger.members(name.id)
-            others = [self._roster.containers[one] for one in members if one != container.id]
-            given = (*others, container)
-        return together(given) if size is None else with_pages(size, given)
-
-    def _residents(self, container: Container) -> Sequence[Container]:
-        return self._roster.placed_beside(container, self._books.ledger.grants)

@@ -80,7 +80,7 @@ def party_of(container_id: ContainerId, books: Books, roster: Roster, pens: Penn
     if held.is_pen:
         name = pens.name_of(container, classified)
     if name is not None:
-        request = pens.request_of(name, container)
+        request = pens.sizes.request_of(name, container)
         request = replace(request, exclusive=len(held.exclusive), shared_milli=held.shared_milli)
     return Party(members, held, request)
 

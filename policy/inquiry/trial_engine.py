@@ -76,11 +76,12 @@ class TrialEngine(Engine):
         self, container: Container, classified: Classified, size: Resources | None
     ) -> bool:
         pens, pod, before = self._allocator.pens, container.pod, self.pod_size(container.pod)
+        note_size = self._allocator.roster.note_size
         if size is None or before is None:
             return pens.name_of(container, classified) is not None
-        pens.note_size(pod, size)
+        note_size(pod, size)
         name = pens.name_of(container, classified)
-        pens.note_size(pod, before)
+        note_size(pod, before)
         return name is not None
 
     def _classified(self, container: Container) -> Classified:

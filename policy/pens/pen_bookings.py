@@ -3,25 +3,22 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
-from ..model.container import Container, ContainerId
+from ..model.container import ContainerId
 from ..model.grant import Grant, Refusal
 from ..model.last_place import LastPlace
-from ..model.request import CpuType, Isolation, Request
-from ..placing.classifier import Classifier
+from ..model.request import CpuType, Request
 from ..placing.judging.judgement import Judgement
+from ..placing.judging.restriction import Restriction
 from ..placing.lifting import make_room
 from ..placing.placer import Failure, Placement
 from ..placing.resizer import Resizer
 from ..placing.restart import RESTARTED, RestartPlacer
-from ..placing.wishes.own_cpus import without_own_cpus
-from .pen_name import PenName
-from .pen_rules import allowed_in_pen, heed_all_in_pen
+from .pen_rules import allowed_in_pen, heed_all_in_pen, kept_from
 from .pen_slices import rest_of, shrunk_pen
 
 _LAST_MAX: Final = 256
@@ -69,13 +66,15 @@ class PenBookings:
         request: Request,
         residents: Sequence[Grant],
         judgements: Sequence[Judgement],
+        firm: Sequence[Restriction] = (),
         back: LastPlace | None = None,
     ) -> Placement | Failure:
         """A new pen of what some containers hold, and of more beside it where that is not enough.
 
         They hold nothing afterwards, and are to `enter` it; on failure they hold what they held.
-        `judgements`: what rules say of those who will be in it. `back`: the place of a container
-        that was in this pen before and asks for what it had.
+        `judgements`: what rules say of those who will be in it. `firm`: the rules that must hold
+        on its cpus, of and about the container that it begins for. `back`: the place of that one,
+        where it was in this pen before and asks for what it had.
         """
         books = self._books
         allowed = allowed_in_pen(judgements, residents, books)
@@ -87,12 +86,15 @@ class PenBookings:
         pen = self._around(residents, request)
         request = replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
         ledger.add(pen)
-        placement = self._plan(pen, request, allowed)
+        placement = self._plan_apart(pen, request, allowed, firm)
         if pen.exclusive and isinstance(placement, Failure) and back and back.pen:
             # Their own cpus are a part of the pod's: the rest is as much of what it had before.
             regrown = self._regrown(pen, back.pen, request, allowed, placement)
             if len(regrown.booking.grant.exclusive) >= request.exclusive:
                 placement = regrown
+        if isinstance(placement, Placement):
+            begun = placement.booking.grant
+            placement = kept_from("would begin", firm, begun, books, back) or placement
         if isinstance(placement, Placement):
             books.take(placement.booking)
             return placement
@@ -132,6 +134,19 @@ class PenBookings:
         books.pinner.mark(pen.container_id)
         heed_all_in_pen(judgements, pen.container_id, books)
         return placement
+
+    def as_left(self, pen: Grant, back: LastPlace | None) -> Grant:
+        """A shared pen on no more cpus of its pool than it had when a container left that is back.
+
+        It may be on more by now, where rules about that one alone had kept it from them. To be
+        resized: it stays so narrow only where a rule wants it.
+        """
+        then = None if back is None else back.pen
+        if then is None or then.within is None or pen.exclusive or pen.pool_id != then.pool_id:
+            return pen
+        within = then.within if pen.within is None else then.within & pen.within
+        is_there = within.mask & self._books.ledger.free_sharable[pen.pool_id]
+        return replace(pen, within=within) if is_there else pen
 
     @staticmethod
     def fits(pen: Grant, request: Request) -> bool:
@@ -240,6 +255,20 @@ class PenBookings:
         """Remember these pens, and none that ended besides."""
         self._last = dict(ended)
 
+    def _plan_apart(
+        self, pen: Grant, request: Request, allowed: int | None, firm: Sequence[Restriction]
+    ) -> Placement | Failure:
+        """A size for a pen that begins, with its own cpus where rules hold, as far as possible."""
+        forbidden = 0
+        for one in firm:
+            forbidden |= one.forbidden
+        if request.exclusive and forbidden:
+            apart = ~forbidden if allowed is None else allowed & ~forbidden
+            placement = self._plan(pen, request, apart)
+            if isinstance(placement, Placement):
+                return placement
+        return self._plan(pen, request, allowed)
+
     def _plan(
         self, pen: Grant, request: Request, allowed: int | None, back: CpuSet = NO_CPUS
     ) -> Placement | Failure:
@@ -263,13 +292,11 @@ class PenBookings:
         for one in lift.lifted:
             ledger.repool(one)
         lifted = self._resizer.plan(pen, request, allowed, back=back.mask)
+        for one in before:
+            ledger.repool(one)
         if isinstance(lifted, Failure):
-            for one in before:
-                ledger.repool(one)
             return placement
-        for one in lift.lifted:
-            self._books.pinner.mark(one.container_id)
-        return lifted
+        return replace(lifted, booking=replace(lifted.booking, lifted=lift.lifted))
 
     def _take(self, placement: Placement) -> None:
         booking = placement.booking
@@ -300,31 +327,6 @@ class PenBookings:
             within=residents[0].within if len(residents) == 1 else None,
         )
         return replace(pen, memory=self._books.adopt_memory(request, pen, zone))
-
-
-def pen_request(name: PenName, container: Container, classifier: Classifier) -> Request:
-    """The request of a pen: what a container asks for that has the resources of the whole pen."""
-    # What one container wants for itself is no wish of the pen.
-    container = structs.replace(container, pod=without_own_cpus(container.pod))
-    if name.is_group:
-        # Half a cpu of a Guaranteed container is a cpu of the group's own.
-        size = container.resources
-        milli = -(-size.cpu_request_milli // 1000) * 1000
-        container = structs.replace(
-            container, resources=structs.replace(size, cpu_request_milli=milli)
-        )
-    request = classifier.classify(container).request
-    if request.exclusive and request.shared_milli:
-        request = request.as_shared()
-    return replace(
-        request.as_warm(),
-        container_id=name.id,
-        cpu_type=CpuType.NORMAL,
-        isolation=Isolation.NO,
-        fallback=None,
-        # Whose memory is to be left alone is not told any; what the pen has is for all.
-        preserve_memory=False,
-    )
 
 
 def _of_its_kind(pen: Grant, request: Request) -> Request:

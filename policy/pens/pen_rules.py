@@ -9,6 +9,7 @@ from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant, Refusal
 from ..model.last_place import LastPlace
+from ..model.request import Request
 from ..placing.classifier import Classified
 from ..placing.growth import allowed_cpus, held_back, kept_in
 from ..placing.judging.judge import Judge
@@ -47,26 +48,56 @@ def kept_out(
     )
     scene = Scene(books, pen.container_id)
     found = judge.judge(container, classified.placement, request, scene, has_pulls=False)
-    if found is None:
-        return None
+    return kept_from("stays", _firm(found), pen, books, back)
+
+
+def firm_rules(
+    container: Container,
+    classified: Classified,
+    request: Request,
+    residents: Sequence[Grant],
+    judge: Judge,
+    books: Books,
+) -> Sequence[Restriction]:
+    """The rules that insist of a container, and about it, whose pen begins around residents.
+
+    But for those between it and these. `request`: the pen's.
+    """
+    request = replace(request, whole_cores=False)
+    scene = Scene(books, residents=[one.container_id for one in residents])
+    found = judge.judge(container, classified.placement, request, scene, has_pulls=False)
+    return _firm(found)
+
+
+def kept_from(
+    what: str,
+    firm: Iterable[Restriction],
+    pen: Grant,
+    books: Books,
+    back: LastPlace | None,
+) -> Failure | None:
+    """The failure of a container where such rules do not hold on the cpus of its pen.
+
+    `what`: what the pen does there. `back`: see `kept_out`.
+    """
     cpus = (books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
-    # Those of very many are one rule each: no firm one is passed over among others that are told.
-    firm = [
-        one
-        for one in found.restrictions()
-        if not one.can_break and one.is_broken_by(cpus, pen.pool_id)
-    ]
-    firm = [one for one in (_beside(one, cpus, books) for one in firm) if _keeps_out(one, back)]
-    if not firm:
+    broken = [_beside(one, cpus, books) for one in firm if one.is_broken_by(cpus, pen.pool_id)]
+    broken = [one for one in broken if _keeps_out(one, back)]
+    if not broken:
         return None
-    told = [one.unmet_text for one in firm[:TOLD_MAX]]
-    if more := len(firm) - len(told):
+    told = [one.unmet_text for one in broken[:TOLD_MAX]]
+    if more := len(broken) - len(told):
         told.append(f"and {more} more rules")
-    reason = f"its pen stays on cpus {CpuSet(cpus)}: {'; '.join(told)}"
-    if all(one.blockers for one in firm):
-        others = {other.id: other for one in firm for other in one.blockers}
+    reason = f"its pen {what} on cpus {CpuSet(cpus)}: {'; '.join(told)}"
+    if all(one.blockers for one in broken):
+        others = {other.id: other for one in broken for other in one.blockers}
         reason = f"{reason} — for that to hold, stop or move {names_text(tuple(others.values()))}"
     return Failure(refusal=Refusal(reason=reason))
+
+
+def _firm(found: Judgement | None) -> Sequence[Restriction]:
+    # Those of very many are one rule each: no firm one is passed over among others that are told.
+    return [one for one in found.restrictions() if not one.can_break] if found is not None else []
 
 
 def _beside(rule: Restriction, cpus: int, books: Books) -> Restriction:

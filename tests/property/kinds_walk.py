@@ -27,6 +27,7 @@ from pinfold.policy.model.grant import Grant, PoolId, Refusal
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.model.request import CpuType
+from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.property.test_pen_walk import PenWalk
 from tests.property.test_rule_laws import LEVELS, Rule, touched
@@ -41,6 +42,11 @@ EPHEMERAL = "debugger-x7k2p"
 
 class KindsWalk(PenWalk):
     """Pods of all kinds."""
+
+    def __init__(self, machine: Machine, seed: int) -> None:
+        self.seen: set[tuple[str, str]] = set()
+        self.is_new = False
+        super().__init__(machine, seed)
 
     def configured(self, config: Config) -> Config:
         return msgspec.structs.replace(
@@ -75,6 +81,27 @@ class KindsWalk(PenWalk):
             self.move: 2,
             self.forget_places: 1,
         }
+
+    def newcomer(self) -> Container:
+        container = super().newcomer()
+        self.is_new = instance(container) not in self.seen
+        self.seen.add(instance(container))
+        return container
+
+    def create(self) -> None:
+        """Whoever is new, and not back where it was, breaks no rule that insists as it comes."""
+        before = set(self.kernel)
+        super().create()
+        for container_id in self.kernel.keys() - before if self.is_new else ():
+            if not self.is_reserved(container_id):
+                self.check_arrival(container_id)
+
+    def check_arrival(self, container_id: ContainerId) -> None:
+        for rule, owner_id, other_id in self.broken_pairs():
+            pen, other_pen = (self.engine.grants[one].pen for one in (owner_id, other_id))
+            is_inside = pen is not None and pen == other_pen
+            is_its = container_id in (owner_id, other_id) and not is_inside
+            assert not is_its, f"{rule} of {owner_id} breaks by {other_id} as {container_id} comes"
 
     def new_container(self) -> Container:
         container = super().new_container()
@@ -239,8 +266,13 @@ class KindsWalk(PenWalk):
         else:
             self.kernel[decision.container_id] = decision.pinning
 
+    def restart(self) -> None:
+        super().restart()
+        self.forget_places()
+
     def forget_places(self) -> None:
         self.engine.forget_places()
+        self.seen = {instance(one) for one in self.running.values()}
 
     def check_others(self, before: Mapping[ContainerId, Decision]) -> None:
         """Of rules that stop holding everybody is told; nothing else is decided."""
@@ -266,7 +298,14 @@ class KindsWalk(PenWalk):
             raise AssertionError(broken)
 
     def broken_rules(self) -> Iterator[str]:
-        """Anti-affinity that insists, does not hold, and about which nobody is told.
+        """Anti-affinity that insists, does not hold, and about which nobody is told."""
+        for rule, key, other_key in self.broken_pairs():
+            told = (*self.engine.decisions[key].unmet, *self.engine.decisions[other_key].unmet)
+            if not any(self.running[key].path in text for text in told):
+                yield f"{key} {rule} is broken by {other_key}"
+
+    def broken_pairs(self) -> Iterator[tuple[Rule, ContainerId, ContainerId]]:
+        """Anti-affinity that insists and does not hold, with its owner and another beside it.
 
         Whoever is in a pen is in all of it, but to the others in it.
         """
@@ -279,7 +318,7 @@ class KindsWalk(PenWalk):
                 continue
             for other_key in ruled:
                 other, other_pen_id = self.running[other_key], self.engine.grants[other_key].pen
-                is_older = (other.pod.id, other.name) == (owner.pod.id, owner.name)
+                is_older = instance(other) == instance(owner)
                 if is_older or other.pod.labels["app"] != rule.app:
                     continue
                 places = [self.kernel[key].cpus, self.kernel[other_key].cpus]
@@ -291,18 +330,18 @@ class KindsWalk(PenWalk):
                     touched(self.machine, rule.level, frozenset(one or ())) for one in places
                 )
                 if mine & others:
-                    told = (
-                        *self.engine.decisions[key].unmet,
-                        *self.engine.decisions[other_key].unmet,
-                    )
-                    if not any(owner.path in text for text in told):
-                        yield f"{key} {rule} is broken by {other_key}"
+                    yield rule, key, other_key
 
     def is_ruled(self, container_id: ContainerId) -> bool:
         """Whether rules hold for a container: it is neither exempt nor in a pen."""
         if self.engine.grants[container_id].cpu_type not in (CpuType.NORMAL, CpuType.PEN):
             return False
         return self.running[container_id].pod.namespace != "kube-system"
+
+
+def instance(container: Container) -> tuple[str, str]:
+    """What the instances of one container have in common."""
+    return (container.pod.id, container.name)
 
 
 def required_apart(container: Container) -> Rule | None:

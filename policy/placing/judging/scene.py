@@ -1,6 +1,6 @@
 """Scenes: the containers around a newcomer, and the owners of rules about it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from ...books.books import Books
@@ -23,9 +23,14 @@ _Stance = tuple[bool, bool]
 class Scene:
     """The scene of a newcomer: containers, and owners of rules about it; nobody changes places."""
 
-    def __init__(self, books: Books, pen: ContainerId | None = None) -> None:
-        """Reads the books, never changes them. `pen`: the one whose containers ask."""
-        self.whereabouts = Whereabouts(books, pen)
+    def __init__(
+        self,
+        books: Books,
+        pen: ContainerId | None = None,
+        residents: Collection[ContainerId] = (),
+    ) -> None:
+        """Reads the books, never changes them. `pen`, `residents`: see `Whereabouts`."""
+        self.whereabouts = Whereabouts(books, pen, residents)
         self._books = books
         self._crowds: dict[int | frozenset[ContainerId], Sequence[BarrierOwners]] = {}
         self._stances: dict[ContainerId, _Stance] = {}

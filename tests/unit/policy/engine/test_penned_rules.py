@@ -217,3 +217,39 @@ def test_a_pen_that_grew_while_another_was_gone_makes_way_when_that_is_back() ->
     again = replace(shy, id=ContainerId("again"))
     create(engine, again)
     assert [cpus(engine, one) for one in (again, *members)] == before
+
+
+def test_who_comes_back_to_a_pen_that_grew_meanwhile_makes_it_as_narrow_as_it_was() -> None:
+    """It left with what kept the pen from where somebody insists on being apart from it."""
+    engine = engine_of(TWO_NODES)
+    others = [container_of(name, 2.5) for name in ("left", "right")]
+    quiet, noisy = (
+        container_of(name, 1, app=name, annotations=FRONT, shares=True)
+        for name in ("quiet", "noisy")
+    )
+    create(engine, *others, quiet, noisy)
+    for one in others:
+        engine.remove(one.id)
+    shy = container_of("shy", 0.5, apart(term("socket", "noisy")), fails=True)
+    create(engine, shy)
+    before = [cpus(engine, one) for one in (shy, quiet, noisy)]
+    assert not before[0] & before[2]
+    engine.stop(noisy.id)
+    assert cpus(engine, quiet) == CpuSet.parse("1-7")
+    again = replace(noisy, id=ContainerId("again"))
+    create(engine, again)
+    assert [cpus(engine, one) for one in (shy, quiet, again)] == before
+    assert not engine.decisions[shy.id].unmet
+
+
+def test_a_pen_is_as_narrow_as_it_was_only_where_that_keeps_a_rule() -> None:
+    engine, members = pen_over_both_nodes()
+    shy = container_of("shy", 0.5, apart(term("socket", "pooled")), fails=True)
+    create(engine, shy)
+    narrow = cpus(engine, members[0])
+    engine.stop(members[0].id)
+    assert cpus(engine, members[1]) == narrow
+    engine.remove(shy.id)
+    assert cpus(engine, members[1]) == CpuSet.parse("1-7")
+    create(engine, again := replace(members[0], id=ContainerId("again")))
+    assert {cpus(engine, one) for one in (again, members[1])} == {CpuSet.parse("1-7")}

@@ -1,0 +1,83 @@
+"""Sizes of pens: what the containers of one come to, or the size of their pod."""
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from ..books.books import Books
+from ..model.container import Container, Resources
+from ..model.grant import Grant
+from ..model.request import Request
+from ..pens.pen_name import PenName
+from ..pens.pen_request import pen_request
+from ..pens.pod_numbers import enlarged, together, with_pages
+from ..placing.classifier import Classifier
+from .roster import Roster
+
+
+class PenSizes:
+    """The sizes of pods, as far as they are known, and what their pens ask for."""
+
+    def __init__(self, books: Books, roster: Roster, classifier: Classifier) -> None:
+        """Reads the books, and notes sizes in the roster."""
+        self._books = books
+        self._roster = roster
+        self.classifier = classifier
+
+    def size_of(self, container: Container) -> Resources | None:
+        """The size of a container's pod, as far as it is known."""
+        pod = container.pod
+        return self._roster.pod_sizes.get(pod.uid or pod.id, pod.resources)
+
+    def request_of(
+        self, name: PenName, container: Container, members: Sequence[Container] = ()
+    ) -> Request:
+        """The request of a container's pen, the container itself in it.
+
+        It has what the container's annotations wish for. `members`: all of the pen's containers,
+        where the pen is not there yet.
+        """
+        size = self._demand(name, container, members)
+        return pen_request(name, structs.replace(container, resources=size), self.classifier)
+
+    def changed_request(self, name: PenName, pen: Grant, container: Container) -> Request | None:
+        """The request of a pen that follows its containers, or their pages; None where it stays."""
+        if self.is_counted(name, container):
+            return self.request_of(name, container)
+        held = self._books.memory.request_of(pen.container_id)
+        if held is None or not (container.resources.hugepage_bytes or held.hugepage_bytes):
+            return None
+        request = self.request_of(name, container)
+        if request.hugepage_bytes == held.hugepage_bytes:
+            return None
+        return structs.replace(request, exclusive=len(pen.exclusive), shared_milli=pen.shared_milli)
+
+    def is_counted(self, name: PenName, container: Container) -> bool:
+        """Whether a pen is as large as its containers together."""
+        return name.is_group or self.size_of(container) is None
+
+    def residents(self, container: Container) -> Sequence[Container]:
+        """The other containers of a pod that hold something, outside any pen."""
+        return self._roster.placed_beside(container, self._books.ledger.grants)
+
+    def note_resized(self, container: Container) -> None:
+        """A container with a place of its own was resized: its pod has at least the new sum.
+
+        The runtime goes on telling the size that the pod had at its creation.
+        """
+        self.note_sum((*self.residents(container), container))
+
+    def note_sum(self, containers: Sequence[Container]) -> None:
+        """Containers of a pod without a pen have all that they seem to ask for: so has the pod."""
+        container = containers[-1]
+        size = self.size_of(container)
+        if size is not None and (larger := enlarged(size, together(containers))) is not None:
+            self._roster.note_size(container.pod, larger)
+
+    def _demand(self, name: PenName, container: Container, given: Sequence[Container]) -> Resources:
+        size = None if name.is_group else self.size_of(container)
+        if not given:
+            members = self._books.ledger.members(name.id)
+            others = [self._roster.containers[one] for one in members if one != container.id]
+            given = (*others, container)
+        return together(given) if size is None else with_pages(size, given)

@@ -1,0 +1,168 @@
+"""Pens that begin with a pod's second container, around the one that is there: rules that insist.
+
+That a pod has less than its containers seem to ask for shows with the second one.
+"""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId, ContainerState
+from pinfold.policy.model.grant import Grant
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.policy.engine.ruled_pods import (
+    NODES,
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    placed,
+    reason,
+    term,
+)
+from tests.unit.policy.engine.test_place_of_pens import FIRM, called, member
+
+
+def by_size(one: Container) -> Container:
+    """A member whose pen shows by the pod's size alone."""
+    told = {key: text for key, text in one.pod.annotations.items() if "pod-pool" not in key}
+    return replace(one, pod=replace(one.pod, annotations=told))
+
+
+def sharer(whole: int, rules: dict[str, Any] | None = None) -> Container:
+    """A member with half a cpu of its pod's, on shared cpus as long as it is alone."""
+    one = by_size(member("own", 1, whole, rules))
+    size = replace(one.resources, cpu_request_milli=500, cpu_limit_milli=500)
+    return replace(one, resources=size)
+
+
+def stranger(
+    node: int, rules: dict[str, Any] | None = None, name: str = "shy", app: str = "shy"
+) -> Container:
+    """A container of another pod, on a cpu of a NUMA node."""
+    beside = {"pool-name.pinfold.dev/pod": f"NUMA node #{node}"}
+    return container_of(name, 1, rules, app=app, fails=True, annotations=beside)
+
+
+def again(one: Container) -> Container:
+    return replace(one, id=ContainerId(f"{one.id}-again"))
+
+
+def pens(engine: Engine) -> list[str]:
+    return [str(one.exclusive) for one in engine.snapshot().pens.values()]
+
+
+@pytest.mark.parametrize(("rules", "rules_of_stranger", "why"), FIRM)
+def test_a_rule_that_insists_begins_no_pen_around_another_container_where_it_does_not_hold(
+    rules: dict[str, Any] | None, rules_of_stranger: dict[str, Any] | None, why: str
+) -> None:
+    engine = engine_of(NODES)
+    own, rest = by_size(member("own", 3, 4)), by_size(member("rest", 0, 4, rules))
+    assert placed(engine, own) == "4-6"
+    shy = stranger(1, rules_of_stranger)
+    assert placed(engine, shy) == "7"
+    before = engine.grants
+    told = reason(engine.create(rest))
+    assert told.startswith("its pen would begin on cpus 1,4-6: ")
+    assert why in told
+    assert told.endswith(" — for that to hold, stop or move default/shy/main") is ("shy" in why)
+    engine.remove(rest.id)
+    assert engine.grants == before
+    engine.check()
+    engine.remove(shy.id)
+    if "shy" in why:
+        assert placed(engine, rest) == "7"
+
+
+def test_a_pen_around_who_shares_has_its_cpus_where_a_rule_that_insists_holds() -> None:
+    """Though the cpus that the other one has shared so far are beside the stranger's."""
+    engine, own = engine_of(NODES), sharer(2)
+    placed(engine, own)
+    assert placed(engine, stranger(1)) == "4"
+    assert cpus(engine, own) == "5-7"
+    rest = by_size(member("rest", 0, 2, apart(term("numa", "shy"))))
+    assert placed(engine, rest) == cpus(engine, own) == "2-3"
+    assert engine.decisions[rest.id].unmet == ()
+
+
+def test_a_pen_around_who_shares_may_be_beside_whom_a_narrow_rule_is_about() -> None:
+    engine = engine_of(NODES)
+    placed(engine, sharer(2))
+    assert placed(engine, stranger(1)) == "4"
+    rest = by_size(member("rest", 0, 2, apart(term("core", "shy"))))
+    assert placed(engine, rest) == "6-7"
+    assert engine.decisions[rest.id].unmet == ()
+
+
+def test_a_pen_that_can_be_nowhere_where_a_rule_that_insists_holds_does_not_begin() -> None:
+    engine = engine_of(NODES)
+    placed(engine, sharer(2))
+    placed(engine, stranger(1))
+    placed(engine, stranger(2, name="other"))
+    before = engine.grants
+    rest = by_size(member("rest", 0, 2, apart(term("socket", "shy"))))
+    told = reason(engine.create(rest))
+    assert told.startswith("its pen would begin on cpus 6-7: ")
+    engine.remove(rest.id)
+    assert engine.grants == before
+    engine.check()
+
+
+def test_a_rule_that_may_break_begins_a_pen_beside_whom_it_is_about() -> None:
+    engine = engine_of(NODES)
+    assert placed(engine, by_size(member("own", 3, 4))) == "4-6"
+    assert placed(engine, stranger(1)) == "7"
+    rest = by_size(member("rest", 0, 4, apart(term("numa", "shy")), insists="degrade"))
+    placed(engine, rest)
+    assert engine.decisions[rest.id].unmet
+
+
+def test_who_runs_already_begins_a_pen_whatever_rule_insists() -> None:
+    engine = engine_of(NODES)
+    assert placed(engine, own := by_size(member("own", 3, 4))) == "4-6"
+    assert placed(engine, stranger(1)) == "7"
+    rest = by_size(member("rest", 0, 4, apart(term("numa", "shy"))))
+    decision = engine.adopt(replace(rest, state=ContainerState.RUNNING, cpus=CpuSet.parse("4-6")))
+    assert isinstance(decision.result, Grant), decision.result
+    assert decision.result.pen == engine.grants[own.id].pen is not None
+    assert engine.decisions[rest.id].unmet
+
+
+def test_a_rule_between_two_of_a_pod_begins_its_pen_all_the_same() -> None:
+    engine = engine_of(NODES)
+    own = by_size(member("own", 3, 4))
+    rest = by_size(member("rest", 0, 4, apart(term("numa", **called("own")))))
+    assert [placed(engine, own), placed(engine, rest)] == ["4-6", "7"]
+    assert engine.decisions[rest.id].unmet
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(by_size(member("own", 3, 4, apart(term("socket", "far")))), id="own cpus"),
+        pytest.param(sharer(4, apart(term("socket", "far"))), id="shared cpus"),
+    ],
+)
+def test_who_comes_back_begins_its_pen_where_it_was_if_a_rule_insists_on_being_apart(
+    first: Container,
+) -> None:
+    """Around the other it was not: that one was kept out of the pen by a rule of its own."""
+    engine = engine_of(NODES)
+    placed(engine, first)
+    shy = stranger(1, apart(term("numa", **called("rest")), term("numa", **called("more"))))
+    placed(engine, shy)
+    engine.stop(first.id)
+    rest, more = (by_size(member(name, 0, 4)) for name in ("rest", "more"))
+    assert [placed(engine, rest), placed(engine, more)] == ["8-11", "8-11"]
+    placed(engine, stranger(3, name="far", app="far"))
+    placed(engine, first := again(first))
+    there = cpus(engine, first)
+    assert engine.grants[first.id].pen is None
+    engine.stop(rest.id)
+    engine.stop(more.id)
+    assert placed(engine, again(rest)) == "8-11"
+    assert pens(engine) == ["8-11"]
+    assert cpus(engine, first) == there
+    assert all(one.unmet == () for one in engine.decisions.values())
