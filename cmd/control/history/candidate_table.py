@@ -17,6 +17,8 @@ from ..documents import CandidateDocument, DroppedDocument
 
 _LAST: Final = len(CRITERIA) - 1
 """The pool's id, in which no two ranks are alike."""
+_VALUES_MAX: Final = 1 << 19
+"""Of all pools and criteria: thirty times as many as 4096 cpus have."""
 
 
 class CandidateTable(Struct, frozen=True, kw_only=True):
@@ -32,9 +34,12 @@ class CandidateTable(Struct, frozen=True, kw_only=True):
     def documents(self) -> tuple[CandidateDocument, ...]:
         """The pools by their rank, then those that were dropped. O(pools x criteria).
 
-        Raises `ValueError` where columns have other lengths than there are pools.
+        Raises `ValueError` where columns have other lengths than there are pools, and for too many
+        values: one number for all pools is short, however many they are.
         """
         count = len(self.pools)
+        if count * len(self.ranks) > _VALUES_MAX:
+            raise ValueError(f"more than {_VALUES_MAX} values of criteria")
         columns = [
             repeat(column, count) if isinstance(column, int) else column
             for column in self.ranks.values()

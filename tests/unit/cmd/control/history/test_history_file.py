@@ -126,6 +126,18 @@ def test_half_a_line_costs_itself_alone(tmp_path: Path) -> None:
             ),
             id="no number of a pool",
         ),
+        pytest.param(
+            decided(
+                msgspec.json.encode(
+                    {
+                        "pools": ["a"] * 1000,
+                        "ranks": {str(one): 0 for one in range(1000)},
+                        "dropped": {},
+                    }
+                )
+            ),
+            id="a short table of a million numbers",
+        ),
     ],
 )
 def test_a_line_that_nobody_wrote_so_is_passed_over(text: bytes) -> None:
