@@ -1,5 +1,6 @@
 """Exit statuses of the two programs, and the line that goes before one that is not 0."""
 
+import codecs
 import contextlib
 import io
 import os
@@ -11,10 +12,13 @@ from typing import Any, Final, TextIO
 import click
 
 from ...topology.sets.base_errors import PinfoldError
+from ..report.escaped_text import escaped_for_encoding
 
 FAULT: Final = 1
 BAD_USAGE: Final = 2
 _INTERRUPTED: Final = 130
+_ESCAPES: Final = "pinfold.escapes"
+"""What `codecs` knows our way with letters by that an encoding lacks."""
 
 
 class OutputError(Exception):
@@ -66,7 +70,8 @@ class StatusCommand(click.Command):
         output: TextIO | None = sys.stdout
         if isinstance(output, io.TextIOWrapper):
             # Names of files may be bytes that are no text, and an encoding may lack our letters.
-            output.reconfigure(errors="backslashreplace")
+            codecs.register_error(_ESCAPES, escaped_for_encoding)
+            output.reconfigure(errors=_ESCAPES)
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         try:

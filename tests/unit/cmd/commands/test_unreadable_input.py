@@ -122,6 +122,28 @@ def test_what_the_encoding_of_the_output_lacks_is_written_as_escapes(
     assert " — accepted: pinCPU" in found["message"]
 
 
+@pytest.mark.parametrize(
+    ("encoding", "name"),
+    [
+        pytest.param("latin-1", "\N{DROMEDARY CAMEL}.yaml", id="a letter of more than 16 bits"),
+        pytest.param("koi8-r", "caf\N{LATIN SMALL LETTER E WITH ACUTE}.yaml", id="one of 8 bits"),
+    ],
+)
+def test_json_stays_json_whatever_letters_the_encoding_lacks(
+    tmp_path: Path, encoding: str, name: str
+) -> None:
+    (tmp_path / name).write_text("smt: pack\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "pinfold.cmd.pinfold", "lint", "-o", "json", tmp_path / name],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (1, b"")
+    (found,) = json.loads(ended.stdout.decode(encoding))["complaints"]
+    assert found["file"] == str(tmp_path / name)
+
+
 @pytest.mark.parametrize("command", ["lint", "simulate"])
 def test_standard_input_that_is_closed_is_empty(command: str) -> None:
     ended = subprocess.run(
