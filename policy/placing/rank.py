@@ -157,7 +157,7 @@ def _isolated_missing(contest: Contest, pools: Pools) -> Column:
 
 def _preferred(contest: Contest, pools: Pools) -> Column:
     preferred = contest.preferred
-    return [-preferred[one] for one in pools] if preferred else contest.zeros
+    return list(map(neg, _at(preferred, pools))) if preferred else contest.zeros
 
 
 def _affinity(contest: Contest, pools: Pools) -> Column:
@@ -269,8 +269,7 @@ def _cpu_priority_normal(contest: Contest, pools: Pools) -> Column:
 def _exclusive_room(contest: Contest, pools: Pools) -> Column:
     if not contest.request.exclusive:
         return contest.zeros
-    shared = contest.shared
-    return [-max(shared[one], 0) for one in pools]
+    return [-max(one, 0) for one in _at(contest.shared, pools)]
 
 
 def _exclusive_pool(contest: Contest, pools: Pools) -> Column:
@@ -284,8 +283,7 @@ def _neighbours(contest: Contest, pools: Pools) -> Column:
 
 
 def _shared_room(contest: Contest, pools: Pools) -> Column:
-    shared = contest.shared
-    return [-shared[one] for one in pools]
+    return list(map(neg, _at(contest.shared, pools)))
 
 
 def _pool_id(contest: Contest, pools: Pools) -> Column:
