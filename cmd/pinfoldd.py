@@ -20,6 +20,7 @@ from ..policy.configuration.config_text import CheckedConfig
 from ..policy.model.cpuset_conflicts import runc_warning
 from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
+from .commands.folder_type import FolderType
 from .control.background_rebalance import REBALANCE_SECONDS, BackgroundRebalance
 from .control.control_server import ControlServer
 from .control.control_socket import place_control_socket
@@ -30,7 +31,6 @@ from .daemon.config_file import load_config, read_file
 from .daemon.config_watch import ConfigWatch
 from .daemon.cpuset_conflicts import read_managers
 from .daemon.daemon import Command, Daemon, memory_bytes, reload_configuration
-from .daemon.folder_type import FolderType
 from .daemon.garbage_collection import LOOK_SECONDS, Garbage
 from .daemon.hint_sources import find_surroundings
 from .daemon.machine_source import machine_of, machine_options
