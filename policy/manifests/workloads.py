@@ -74,11 +74,40 @@ class Workload(Struct, frozen=True):
         return _OF_OTHERS if self.is_of_operator else TEMPLATES[self.kind]
 
 
+class ManifestObject(Struct, frozen=True):
+    """An object of a manifest that is no list of others."""
+
+    kind: str
+    manifest: Field
+    group: str = ""
+    """Its API group; "" for those of Kubernetes itself."""
+
+
 def find_workloads(document: Field) -> Iterator[Workload | FieldError]:
-    """Workloads of a document in written order: itself, or the items of a List, nested ones too.
+    """Workloads of a document in written order, see `find_objects`.
 
     An object of another kind is one for each pod template in it, and mostly for none; an object
     that is malformed stands here as its error. Raises `FieldError` for more than `MAX_OBJECTS`.
+    """
+    for one in find_objects(document):
+        if isinstance(one, FieldError):
+            yield one
+            continue
+        kind, manifest, group = one.kind, one.manifest, one.group
+        node = manifest.node
+        if not isinstance(node, TextMap):
+            continue
+        if kind in TEMPLATES and not group:
+            yield Workload(kind, manifest, node, follow(node, TEMPLATES[kind].path))
+            continue
+        for pod, around in _pods_inside(node):
+            yield Workload(kind, manifest, node, pod, around, group)
+
+
+def find_objects(document: Field) -> Iterator[ManifestObject | FieldError]:
+    """Objects of a document in written order: itself, or the items of a List, nested ones too.
+
+    One that is malformed stands here as its error. Raises `FieldError` for more than `MAX_OBJECTS`.
     """
     waiting = [(document, "", "")]
     visited = 0
@@ -87,21 +116,16 @@ def find_workloads(document: Field) -> Iterator[Workload | FieldError]:
         visited += 1
         if visited > MAX_OBJECTS:
             raise document.error(f"more than {MAX_OBJECTS} objects", "write several files")
-        node = one.node
-        kind = _kind_of(node, listed_as)
-        group = _group_of(node, group_listed)
-        if isinstance(node, TextMap) and kind in TEMPLATES and not group:
-            yield Workload(kind, one, node, follow(node, TEMPLATES[kind].path))
-            continue
+        kind = _kind_of(one.node, listed_as)
+        group = _group_of(one.node, group_listed)
         try:
             items = _items(one, kind)
         except FieldError as error:
             yield error
             continue
         waiting.extend((item, kind.removesuffix("List"), group) for item in reversed(items))
-        if isinstance(node, TextMap) and not items:
-            for pod, around in _pods_inside(node):
-                yield Workload(kind, one, node, pod, around, group)
+        if not items:
+            yield ManifestObject(kind, one, group)
 
 
 def _kind_of(node: TextNode | None, listed_as: str) -> str:

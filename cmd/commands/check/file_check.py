@@ -13,10 +13,11 @@ from ....policy.manifests.annotation_lint import (
     lint_manifests,
     written_pods,
 )
+from ....policy.manifests.workloads import ManifestObject, find_objects
 from ....policy.scenarios.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import is_scenario_file, parse_scenarios
 from ....policy.text.yaml_fields import Field, FieldError, read_fields
-from ....policy.text.yaml_nodes import TextList, TextMap, TextNode, TextScalar
+from ....policy.text.yaml_nodes import TextNode
 from ....topology.model.machine import Machine
 from .complaint import Complaint, Gravity, Subject
 from .config_check import config_complaints
@@ -75,24 +76,14 @@ def has_something(text: str) -> bool:
     )
 
 
-def _configurations(text: str) -> list[TextMap]:
+def _configurations(text: str) -> list[TextNode]:
     """The configurations among the manifests of a text, and in lists; none where it is no YAML."""
     try:
-        documents = [one.node for one in read_fields(text, "")]
+        objects = [one for document in read_fields(text, "") for one in find_objects(document)]
     except FieldError:
         return []
-    objects = [one for document in documents for one in (document, *_items(document))]
-    return [one for one in objects if isinstance(one, TextMap) and _is_policy(one)]
-
-
-def _items(document: TextNode | None) -> tuple[TextNode, ...]:
-    items = document.find("items") if isinstance(document, TextMap) else None
-    return tuple(items.items) if isinstance(items, TextList) else ()
-
-
-def _is_policy(node: TextMap) -> bool:
-    kind = node.find("kind")
-    return isinstance(kind, TextScalar) and kind.value == KIND
+    found = [one for one in objects if isinstance(one, ManifestObject) and one.kind == KIND]
+    return [one.manifest.node for one in found if one.manifest.node is not None]
 
 
 def _scenario_documents(source: str, text: str) -> list[Field]:

@@ -140,6 +140,13 @@ def test_an_old_domain_is_advice_and_says_what_to_write() -> None:
             [(6, "configuration", "pinCpu: unknown field")],
             id="configurations in a list, as kubectl prints them",
         ),
+        pytest.param(
+            "kind: List\nitems:\n- kind: List\n  items:\n"
+            "  - apiVersion: config.nri/v1alpha1\n    kind: TopologyAwarePolicy\n"
+            "    spec: {pinCpu: true}\n",
+            [(7, "configuration", "pinCpu: unknown field")],
+            id="configurations in a list inside another, as pods are found there",
+        ),
     ],
 )
 def test_every_kind_of_file_is_checked(text: str, expected: list[tuple[int, str, str]]) -> None:
