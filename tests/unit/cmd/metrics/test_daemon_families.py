@@ -13,7 +13,6 @@ from prometheus_client.core import Metric
 
 from pinfold.cmd.daemon.reload_record import ReloadRecord
 from pinfold.cmd.metrics.daemon_families import DaemonLook, daemon_families
-from pinfold.cmd.metrics.domain_series import fragmentation
 from pinfold.cmd.metrics.event_counts import EventCounts
 from pinfold.nri.dispatch.report import (
     Answered,
@@ -27,7 +26,6 @@ from pinfold.nri.dispatch.report import (
 from pinfold.policy.manifests.manifest import parse_manifests
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.made.spec import machine_from_spec
-from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.cmd.daemon.paper_node import PaperNode, burstable, config, guaranteed
 from tests.unit.policy.engine.pods_with_wishes import placed, wishing
 from tests.unit.policy.engine.ruled_pods import (
@@ -146,23 +144,6 @@ def test_domains_tell_what_is_taken_of_them(node: PaperNode, counts: EventCounts
     assert found["pinfold_domain_memory_bytes"]["numa", number] == 8 * 2**30
     assert found["pinfold_domain_memory_available_bytes"]["numa", number] == 7 * 2**30
     assert 0 < found["pinfold_fragmentation_ratio"]["socket",] < 1
-
-
-@pytest.mark.parametrize(
-    ("free", "expected"),
-    [
-        pytest.param("0-7", 0, id="all is free"),
-        pytest.param("", 0, id="nothing is free"),
-        pytest.param("0-3", 0, id="one domain is whole"),
-        pytest.param("0-1,4-5", 1, id="every domain is broken"),
-        pytest.param("0-5", 2 / 6, id="one of two is broken"),
-    ],
-)
-def test_fragmentation_is_the_share_of_free_cpus_in_broken_domains(
-    free: str, expected: float
-) -> None:
-    halves = {"0": CpuSet.parse("0-3"), "1": CpuSet.parse("4-7")}
-    assert fragmentation(CpuSet.parse(free).mask, halves, 0xFF) == expected
 
 
 def test_broken_rules_are_counted_by_kind_and_level(counts: EventCounts) -> None:
