@@ -18,7 +18,7 @@ FAULT: Final = 1
 BAD_USAGE: Final = 2
 _INTERRUPTED: Final = 130
 _ESCAPES: Final = "pinfold.escapes"
-"""What `codecs` knows our way with letters by that an encoding lacks."""
+"""The name in `codecs` of the handler for letters that an encoding lacks."""
 
 
 class OutputError(Exception):

@@ -15,7 +15,7 @@ _Labels = Sequence[dict[str, str]]
 
 
 class DomainSeries:
-    """Makes the families of domains of one snapshot after the other. For one thread.
+    """The families of domains, of one snapshot after the other. For one thread.
 
     A large machine has hundreds of domains: their names and labels are made once.
     """

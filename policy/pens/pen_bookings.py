@@ -136,10 +136,10 @@ class PenBookings:
         return placement
 
     def as_left(self, pen: Grant, back: LastPlace | None) -> Grant:
-        """A shared pen on no more cpus of its pool than it had when a container left that is back.
+        """A shared pen on those cpus of its pool alone that it had as a container left it.
 
-        It may be on more by now, where rules about that one alone had kept it from them. To be
-        resized: it stays so narrow only where a rule wants it.
+        That one is back. The pen may be on more by now, where rules about that one alone had kept
+        it from them. To be resized: it stays so narrow only where a rule wants it.
         """
         then = None if back is None else back.pen
         if then is None or then.within is None or pen.exclusive or pen.pool_id != then.pool_id:

@@ -122,7 +122,7 @@ class Pulls:
         return surely | rest
 
     def taken_first(self, free: int, count: int) -> tuple[int, int]:
-        """The cpus that `count` of the most attractive ones all have, and those to choose from.
+        """The cpus that are among the `count` most attractive ones, and those for the rest.
 
         Any of the latter make up the number: they attract alike, and less than the former.
         """
