@@ -196,10 +196,11 @@ class Allocator:
         if is_alone and self.books.standing.rules:
             self.rehouse()
 
-    def rehouse(self) -> None:
+    def rehouse(self, *, moves_nobody: bool = False) -> None:
         """Give containers that were left no cpu of their pool a place where their rules hold."""
         before = dict(self.books.ledger.grants)
-        found, after = self.shares.rehouse(), self.books.ledger.grants
+        found = self.shares.rehouse(moves_nobody=moves_nobody)
+        after = self.books.ledger.grants
         self.unmet.note_displaced(one for one in found if after[one] is not before[one])
 
     def shift_shares(self) -> None:

@@ -241,7 +241,7 @@ def _heed_rules(
         with _Blame(container):
             known = advice.get(container.id)
             allocator.heed_rules(container, () if known is None else known.unmet)
-    allocator.rehouse()
+    allocator.rehouse(moves_nobody=True)
 
 
 def _leave_out(allocator: Allocator, container: Container, fault: Exception) -> None:

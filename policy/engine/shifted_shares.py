@@ -162,17 +162,18 @@ class ShiftedShares:
         for other in held_back(judgement, grant, cpus, self._books, ()):
             ledger.repool(other)
 
-    def rehouse(self) -> tuple[ContainerId, ...]:
+    def rehouse(self, *, moves_nobody: bool = False) -> tuple[ContainerId, ...]:
         """Give containers that were left no cpu of their pool a place where their rules hold.
 
         All those that have rules, or are what rules are about. Pens stay with their pool, so that
-        containers in them go where everybody does who is left nothing there.
+        containers in them go where everybody does who is left nothing there. `moves_nobody`: a
+        container stays in its full pool where it would have to leave cpus on which it runs.
         """
         found: list[ContainerId] = []
         for grant in homeless(self._books):
             if grant.is_pen:
                 found += self._books.ledger.members(grant.container_id)
-            elif self._settle(grant, grant.pool_id):
+            elif self._settle(grant, grant.pool_id, stays=moves_nobody):
                 found.append(grant.container_id)
         return tuple(found)
 
@@ -203,12 +204,17 @@ class ShiftedShares:
             self._homes.pop(grant.container_id, None)
 
     def _settle(
-        self, grant: Grant, home: PoolId, moved: Sequence[ContainerId] | None = None
+        self,
+        grant: Grant,
+        home: PoolId,
+        moved: Sequence[ContainerId] | None = None,
+        *,
+        stays: bool = False,
     ) -> bool:
         """Find a place for a grant, its pool's cpus first; whether rules say anything of it.
 
         With `moved` for one that has a place: it stays there where it must be apart from one of
-        those, and where a rule that holds would break.
+        those, and where a rule that holds would break. One that `stays` leaves no cpu it runs on.
         """
         books, container_id = self._books, grant.container_id
         judgement = self._judged(container_id)
@@ -216,6 +222,8 @@ class ShiftedShares:
             return False
         found = wider_place(judgement, grant, books)
         if found is not None and moved is not None and self._breaks(judgement, found):
+            return True
+        if found is not None and stays and self._leaves_cpus(found):
             return True
         if found is not None and found != books.ledger.grants[container_id]:
             books.ledger.repool(found)
@@ -225,6 +233,16 @@ class ShiftedShares:
             if found.pool_id != home:
                 self._homes.setdefault(container_id, home)
         return True
+
+    def _leaves_cpus(self, found: Grant) -> bool:
+        """Whether a container runs on cpus that are none of those of this grant, which shares."""
+        told, books = self._books.pinner.told(found.container_id), self._books
+        if told is None or told.cpus is None:
+            return False
+        there, within = books.ledger.free_sharable[found.pool_id], found.within
+        if within is not None:
+            there = there & within.mask or books.tree.root.reserved.mask & within.mask
+        return bool(told.cpus.mask & ~(found.exclusive.mask | there))
 
     def _breaks(self, judgement: Judgement, found: Grant) -> bool:
         """Whether a rule that holds where a container is would not on the cpus of a grant.

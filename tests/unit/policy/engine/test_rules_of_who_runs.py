@@ -280,6 +280,26 @@ def test_who_may_use_idle_cpus_is_where_it_runs_after_a_restart() -> None:
     assert is_told(again, alone)
 
 
+@pytest.mark.parametrize("told", [{}, {"idle-cpus.pinfold.dev/pod": "socket"}])
+def test_who_was_driven_from_its_pool_beside_whom_it_must_not_be_stays_at_a_restart(
+    told: dict[str, str],
+) -> None:
+    """The rule came later, and gives way: there is a place where it would hold, and was then."""
+    spec = "socket:1 numa:3 core:2 mem:6G"
+    engine = engine_of(spec)
+    guest = replace(container_of("guest", 0, annotations=told), cpus=CpuSet.parse("4-5"))
+    picky = container_of("picky", 0, apart(term("numa", "guest")))
+    engine.synchronize([guest])
+    engine.adopt(replace(container_of("taker", 2), cpus=CpuSet.parse("4-5")))
+    assert (placed(engine, picky), cpus(engine, guest)) == ("2-3", "1-3")
+    assert is_told(engine, picky)
+    again = engine_of(spec)
+    assert again.synchronize(as_listed(engine), engine.snapshot().advice()).changes == ()
+    assert again.grants[guest.id] == engine.grants[guest.id]
+    assert is_told(again, picky)
+    again.check()
+
+
 def test_a_group_that_a_claim_left_the_reserved_cpus_is_known_after_a_restart() -> None:
     """Who creates pods gave the last other cpu away, and the group had asked for some of it."""
     spec = "socket:1 core:2 mem:4G"
