@@ -22,13 +22,13 @@ class DomainSeries:
 
     def __init__(self) -> None:
         self._tree: PoolTree | None = None
-        self._known = _Known((), (), {}, (), (), ())
+        self._domains = _MachineDomains((), (), {}, (), (), ())
 
     def families(self, snapshot: Snapshot) -> Iterator[Metric]:
         """Every family. O(domains + containers + zones of memory)."""
         if snapshot.tree is not self._tree:
-            self._known, self._tree = _Known.of(snapshot), snapshot.tree
-        known, exclusive = self._known, 0
+            self._domains, self._tree = _MachineDomains.of(snapshot), snapshot.tree
+        known, exclusive = self._domains, 0
         for grant in snapshot.grants.values():
             exclusive |= grant.exclusive.mask
         yield _family(
@@ -85,7 +85,7 @@ def fragmentation(free: int, domains: Mapping[str, CpuSet], usable: int) -> floa
     return (free & ~whole).bit_count() / free.bit_count() if free else 0.0
 
 
-class _Known(Struct, frozen=True):
+class _MachineDomains(Struct, frozen=True):
     """Domains of a machine and its pool tree, as far as they stay the same."""
 
     labels: _Labels
@@ -99,7 +99,7 @@ class _Known(Struct, frozen=True):
     memory_bytes: Sequence[int]
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> "_Known":
+    def of(cls, snapshot: Snapshot) -> "_MachineDomains":
         root = snapshot.tree.root
         usable = (root.isolated | root.reserved | root.sharable).mask
         domains = domains_of(snapshot.machine)
