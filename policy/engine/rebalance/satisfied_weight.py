@@ -118,6 +118,8 @@ class SatisfiedWeight:
         # As symmetric ones they are found by who comes later: here a rule counts, whoever comes.
         rules = [replace(rule, is_symmetric=True) for rule in known.rules]
         self._index.add(container, rules)
+        # At once: the next one would look through all those that are not filed.
+        self._index.file()
         if known.classified is not None:
             self._owners.add(container, known.classified.placement.preferred)
         self._sums[None].add(container_id, found.weights, self._pools)
