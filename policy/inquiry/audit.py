@@ -44,25 +44,38 @@ def find_drift(snapshot: Snapshot, kernel: Mapping[ContainerId, Pinning]) -> tup
 
     `kernel`: what was read. O(containers).
     """
-    found: list[Drift] = []
-    for container_id in snapshot.grants:
-        intended, observed = snapshot.pinnings.get(container_id), kernel.get(container_id)
-        if intended is None or observed is None or not is_drift(intended, observed):
-            continue
-        found.append(
+    found = [
+        (container_id, intended, observed)
+        for container_id in snapshot.grants
+        if (intended := snapshot.pinnings.get(container_id)) is not None
+        and (observed := kernel.get(container_id)) is not None
+        and is_drift(intended, observed)
+    ]
+    # Once for all: where containers come and go, many have changed since they were read.
+    exclusive = 0
+    for grant in snapshot.grants.values() if found else ():
+        exclusive |= grant.exclusive.mask
+    return tuple(
+        [
             Drift(
                 container=snapshot.containers[container_id],
                 intended=intended,
                 kernel=observed,
-                likely=_likely(snapshot, container_id, intended, observed),
+                likely=_likely(snapshot, container_id, intended, observed, CpuSet(exclusive)),
             )
-        )
-    return tuple(found)
+            for container_id, intended, observed in found
+        ]
+    )
 
 
 def _likely(
-    snapshot: Snapshot, container_id: ContainerId, intended: Pinning, kernel: Pinning
+    snapshot: Snapshot,
+    container_id: ContainerId,
+    intended: Pinning,
+    kernel: Pinning,
+    exclusive: CpuSet,
 ) -> str:
+    """Who may have changed a pinning. `exclusive`: cpus that containers have for themselves."""
     cpus, online = kernel.cpus, snapshot.machine.online
     if intended.cpus is None or cpus in (None, intended.cpus):
         return MEMORY_ALONE if kernel.mems else CLEARED
@@ -70,9 +83,6 @@ def _likely(
         return CLEARED
     if cpus >= online:
         return EVERYTHING
-    exclusive = CpuSet(0)
-    for one in snapshot.grants.values():
-        exclusive |= one.exclusive
     is_shared = not snapshot.grants[container_id].exclusive
     if is_shared and cpus >= online - exclusive - snapshot.supply.reserved:
         return KUBELET_CPUS

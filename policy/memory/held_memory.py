@@ -20,6 +20,9 @@ class HeldMemory:
     sequence: int
     sums: tuple[ZoneSum, ...] = field(compare=False, repr=False)
     """Of each zone of which something is held, once. They follow from the holdings."""
+    _usages: dict[int, int] = field(default_factory=dict[int, int], compare=False, repr=False)
+    _available: dict[int, int] = field(default_factory=dict[int, int], compare=False, repr=False)
+    """What was asked for before, by mask: pages of metrics ask for most zones several times."""
 
     def requests(self) -> Mapping[ContainerId, MemoryRequest]:
         """Requests of every container with memory. O(containers)."""
@@ -35,8 +38,12 @@ class HeldMemory:
 
     def usage(self, zone: NodeSet) -> int:
         """Bytes held of the zone and of all zones within it. O(zones)."""
-        outside = ~zone.mask
-        return sum([one.held_bytes for one in self.sums if not one.mask & outside])
+        found = self._usages.get(zone.mask)
+        if found is None:
+            outside = ~zone.mask
+            found = sum([one.held_bytes for one in self.sums if not one.mask & outside])
+            self._usages[zone.mask] = found
+        return found
 
     def available(self, zone: NodeSet) -> int | None:
         """Bytes that can be had without moving anybody; None where the size is not known. O(zones).
@@ -47,5 +54,9 @@ class HeldMemory:
         if capacity is None:
             return None
         mask = zone.mask
-        around = [one.left_bytes for one in self.sums if one.mask & mask == mask]
-        return max(0, min([capacity - self.usage(zone), *around]))
+        found = self._available.get(mask)
+        if found is None:
+            around = [one.left_bytes for one in self.sums if one.mask & mask == mask]
+            found = max(0, min([capacity - self.usage(zone), *around]))
+            self._available[mask] = found
+        return found

@@ -343,8 +343,8 @@ CRITERIA: Final[tuple[Callable[[Contest, Pools], Column], ...]] = (
 _Criterion = Callable[[Contest, Pools], Column]
 
 
-def _speaking(contest: Contest) -> Sequence[tuple[str, _Criterion]]:
-    """The criteria, with their names, that have something to say about such a request."""
+def speaking(contest: Contest) -> Sequence[tuple[str, _Criterion]]:
+    """The criteria, with their names, that may tell pools apart; to the others all are alike."""
     request = contest.request
     is_ruled = contest.unmet or contest.unmet_of_others or contest.narrowed or contest.preferred
     is_isolated = request.exclusive and request.wants_isolated
@@ -383,7 +383,7 @@ def choose(contest: Contest, pools: list[int], since: str = "") -> tuple[int, st
     Those were as good up to there. `since`: all pools are alike in the criteria before this one.
     Each criterion is asked about those alone that the ones before it left. O(pools x criteria).
     """
-    criteria = _speaking(contest)
+    criteria = speaking(contest)
     if since:
         criteria = criteria[[name for name, _ in criteria].index(since) :]
     for name, criterion in criteria:

@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from ....policy.placing.lineup import Lineup
-from ....policy.placing.rank import CRITERIA, Rank
+from ....policy.placing.rank import CRITERIA, Rank, speaking
 from ..documents import CandidateDocument, DroppedDocument
 
-_LAST: Final = len(CRITERIA) - 1
-"""The pool's id, in which no two ranks are alike."""
+_ID: Final = Rank._fields[-1]
+"""The pool's id, which every table would have."""
 _VALUES_MAX: Final = 1 << 19
 """Of all pools and criteria: thirty times as many as 4096 cpus have."""
 
@@ -27,7 +27,10 @@ class CandidateTable(Struct, frozen=True, kw_only=True):
     pools: Sequence[str]
     """Their names."""
     ranks: Mapping[str, int | Sequence[int]]
-    """Values by criterion, in the criteria's order; one number where all pools have it."""
+    """Values by criterion, in the criteria's order; one number where all pools have it.
+
+    Without the last one, the pool's id: tables of older versions have it, too.
+    """
     dropped: Mapping[int, DroppedDocument]
     """By pool id; all others have a rank."""
 
@@ -50,7 +53,7 @@ class CandidateTable(Struct, frozen=True, kw_only=True):
             *(
                 CandidateDocument(
                     pool=self.pools[one],
-                    rank=dict(zip(self.ranks, row, strict=True)),
+                    rank={**dict(zip(self.ranks, row, strict=True)), _ID: one},
                     dropped=None,
                 )
                 for row, one in ranked
@@ -84,7 +87,11 @@ def parse_candidates(text: bytes) -> tuple[CandidateDocument, ...]:
 
 def _columns(lineup: Lineup) -> Iterator[tuple[str, int | Sequence[int]]]:
     contest = lineup.contest
-    for number, (name, criterion) in enumerate(zip(Rank._fields, CRITERIA, strict=True)):
+    telling = {name for name, _ in speaking(contest)}
+    for name, criterion in zip(Rank._fields[:-1], CRITERIA[:-1], strict=True):
+        if name not in telling:
+            yield name, criterion(contest, contest.ids[:1])[0]
+            continue
         column = criterion(contest, contest.ids)
         is_same = column is contest.zeros or column.count(column[0]) == len(column)
-        yield name, column[0] if is_same and number < _LAST else list(column)
+        yield name, column[0] if is_same else list(column)

@@ -1,6 +1,6 @@
 """Gauges of cpus."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, overload
 
@@ -8,8 +8,9 @@ from ....topology.sets.cpuset import bit_runs
 from ..snapshot import Snapshot
 from .gauge import Gauge, Labels, system_gauge
 
-_FRACTION_BITS: Final = 60
+_FRACTION_BITS: Final = 30
 """Of shares of cpus, which are summed as integers: so differences leave no remainder."""
+_WHOLE: Final = 1 << _FRACTION_BITS
 
 
 class CpuLabels(Sequence[Mapping[str, str]]):
@@ -46,62 +47,48 @@ def cpu_gauges(
     O(cpus + runs of cpusets). `pause` is called often.
     """
     online = snapshot.machine.online.mask
+    length = online.bit_length()
     # Differences at the ends of each run of cpus, whose sums are the values: sets have few runs,
     # and a thousand containers on thousands of cpus would be millions of additions.
-    parts, users = dict[int, int](), dict[int, int]()
+    parts, users = [0] * (length + 1), [0] * (length + 1)
     for mask, (count, whole) in _cpu_users(snapshot).items():
         pause()
         part = (whole << _FRACTION_BITS) // mask.bit_count()
         for first, end in bit_runs(mask & online):
-            parts[first] = parts.get(first, 0) + part
-            parts[end] = parts.get(end, 0) - part
-            users[first] = users.get(first, 0) + count
-            users[end] = users.get(end, 0) - count
-    length = online.bit_length()
+            parts[first] += part
+            parts[end] -= part
+            users[first] += count
+            users[end] -= count
     pause()
-    shares = [one / (1 << _FRACTION_BITS) for one in _levels(parts)]
     yield system_gauge(
         "cpu.allocation",
         "milli-cores",
         "What containers ask for, divided evenly among the CPUs they run on.",
         labels,
-        _selected(_spread(parts, shares, length), cpus),
+        _selected([one / _WHOLE for one in accumulate(parts)], cpus),
     )
     yield system_gauge(
         "cpu.container.count",
         "",
         "Containers that may run on the CPU.",
         labels,
-        _selected(_spread(users, _levels(users), length), cpus),
+        _selected(list(accumulate(users)), cpus),
     )
 
 
-def _levels(steps: Mapping[int, int]) -> list[int]:
-    """The sums of all steps up to each place, in the order of places."""
-    return list(accumulate(steps[place] for place in sorted(steps)))
-
-
-def _spread(places: Iterable[int], levels: Sequence[float], length: int) -> list[float]:
-    """A level from each place to the next one; 0 before the first, and behind the last."""
-    values: list[float] = [0] * length
-    order = sorted(places)
-    for first, end, level in zip(order, order[1:], levels, strict=False):
-        values[first:end] = [level] * (end - first)
-    return values
-
-
 def _selected(values: Sequence[float], cpus: Sequence[int]) -> Sequence[float]:
-    return values if len(cpus) == len(values) else [values[cpu] for cpu in cpus]
+    """The values of some cpus, of those of all of them in their order."""
+    return values[: len(cpus)] if cpus[-1] < len(cpus) else [values[cpu] for cpu in cpus]
 
 
 def _cpu_users(snapshot: Snapshot) -> Mapping[int, tuple[int, int]]:
     """By mask of cpus: how many containers run on exactly these, and their milli-cpus together."""
-    counts, sums = dict[int, int](), dict[int, int]()
+    found: dict[int, list[int]] = {}
     cpus_of = snapshot.cpus_of
     for container_id, grant in snapshot.grants.items():
         cpus = cpus_of(container_id)
         if cpus is not None and (mask := cpus.mask):
             milli = 1000 * grant.exclusive.mask.bit_count() + grant.shared_milli
-            counts[mask] = counts.get(mask, 0) + 1
-            sums[mask] = sums.get(mask, 0) + milli
-    return {mask: (count, sums[mask]) for mask, count in counts.items()}
+            # Looked up once: the hash of thousands of cpus takes a while.
+            found.setdefault(mask, []).append(milli)
+    return {mask: (len(millis), sum(millis)) for mask, millis in found.items()}

@@ -16,10 +16,9 @@ from ...pools.domains import Domains
 from ...pools.pool_tree import PoolTree
 from ...rules.affinity import AffinityRule
 from ...rules.affinity_index import AffinityIndex
-from ...rules.podaffinity.rule_set import PreferredTerm
-from ...rules.podaffinity.term_selection import select_term
 from ..snapshot import Snapshot
 from .layers import Layer, LevelLayer, WeightLayer
+from .term_owners import TermOwners
 from .wishes import Wishes, WishSum, summed, weigh_wishes
 
 
@@ -36,6 +35,7 @@ class SatisfiedWeight:
         self._known: dict[ContainerId, _Known] = {}
         self._pools: dict[ContainerId, PoolId] = {}
         self._index = AffinityIndex()
+        self._owners = TermOwners()
         self._sums: dict[Level | None, _Sum] = {}
         """By level; None: of rules without one."""
         self._unbounded: set[ContainerId] = set()
@@ -45,18 +45,22 @@ class SatisfiedWeight:
     def wishes(self, snapshot: Snapshot, pause: Callable[[], None] = lambda: None) -> Wishes:
         """The wishes of a snapshot's containers.
 
-        O(containers + pairs of those that changed). `pause` is called often.
+        O(containers + different rules + pairs of those that changed). `pause` is called often.
         """
         if snapshot.tree is not self._tree:
             self._begin(snapshot)
-        for container_id, known in tuple(self._known.items()):
-            if not known.is_in(snapshot):
-                pause()
-                self._drop(container_id)
-        for container_id, grant in snapshot.grants.items():
-            if self._pools.get(container_id, grant.pool_id) != grant.pool_id:
-                pause()
-                self._move(container_id, grant.pool_id)
+        for container_id in self._gone(snapshot):
+            pause()
+            self._drop(container_id)
+        pools = self._pools
+        moved = [
+            (one, grant.pool_id)
+            for one, grant in snapshot.grants.items()
+            if pools.get(one, grant.pool_id) != grant.pool_id
+        ]
+        for container_id, pool_id in moved:
+            pause()
+            self._move(container_id, pool_id)
         news = [one for one in snapshot.grants if one not in self._known]
         for container_id in news:
             pause()
@@ -67,10 +71,24 @@ class SatisfiedWeight:
             return weigh_wishes(snapshot)
         return summed(snapshot, [one.sum for one in self._sums.values()], self._scale)
 
+    def _gone(self, snapshot: Snapshot) -> list[ContainerId]:
+        """Containers that are not placed any more, or of which something was said anew."""
+        # A call for each of a thousand takes longer than all the rest.
+        grants, containers = snapshot.grants, snapshot.containers
+        classified = snapshot.classified
+        return [
+            one
+            for one, known in self._known.items()
+            if one not in grants
+            or containers[one] is not known.container
+            or classified.get(one) is not known.classified
+        ]
+
     def _begin(self, snapshot: Snapshot) -> None:
         tree, closeness = snapshot.tree, Closeness(snapshot.tree)
         self._known, self._pools = {}, {}
         self._index, self._unbounded = AffinityIndex(), set()
+        self._owners = TermOwners()
         layer = WeightLayer(tree=tree, worths=tuple(closeness.own), weights={})
         self._sums = {None: _Sum(layer)}
         self._tree, self._scale = tree, closeness.scale
@@ -78,6 +96,7 @@ class SatisfiedWeight:
     def _drop(self, container_id: ContainerId) -> None:
         self._unbounded.discard(container_id)
         self._index.remove(container_id)
+        self._owners.remove(container_id)
         for one in self._sums.values():
             one.drop(container_id, self._pools)
         del self._known[container_id], self._pools[container_id]
@@ -99,30 +118,26 @@ class SatisfiedWeight:
         # As symmetric ones they are found by who comes later: here a rule counts, whoever comes.
         rules = [replace(rule, is_symmetric=True) for rule in known.rules]
         self._index.add(container, rules)
+        # At once: the next one would look through all those that are not filed.
+        self._index.file()
+        if known.classified is not None:
+            self._owners.add(container, known.classified.placement.preferred)
         self._sums[None].add(container_id, found.weights, self._pools)
 
     def _add_levels(
         self, snapshot: Snapshot, news: Sequence[ContainerId], pause: Callable[[], None]
     ) -> None:
         """Add the pairs of rules at levels of which one container is new."""
-        owners = [one for one in self._known.values() if one.preferred] if news else []
-        if not owners:
-            return
         residents = self._index.residents
         fresh = 0
         for container_id in news:
             fresh |= residents.place(container_id)
         found: dict[Level, dict[ContainerId, dict[ContainerId, int]]] = {}
-        for owner in owners:
-            pause()
-            own_id = owner.container.id
-            is_new = bool(fresh & residents.place(own_id))
-            for rule in owner.preferred:
-                pairs = found.setdefault(rule.term.level, defaultdict(dict))
-                places = select_term(residents, owner.container, rule.term)
-                for other in residents.ids(places if is_new else places & fresh):
-                    first, second = (own_id, other) if own_id < other else (other, own_id)
-                    pairs[first][second] = pairs[first].get(second, 0) + rule.weight
+        pairs_of = self._owners.pairs(residents, fresh, pause) if fresh else ()
+        for level, one, other, weight in pairs_of:
+            first, second = (one, other) if one < other else (other, one)
+            weights = found.setdefault(level, defaultdict(dict))[first]
+            weights[second] = weights.get(second, 0) + weight
         for level, pairs in found.items():
             if level not in self._sums:
                 self._sums[level] = _Sum(self._layer(snapshot, level))
@@ -146,20 +161,6 @@ class _Known(Struct, frozen=True):
     def rules(self) -> tuple[AffinityRule, ...]:
         """Its rules without a level."""
         return () if self.classified is None else self.classified.rules
-
-    @property
-    def preferred(self) -> tuple[PreferredTerm, ...]:
-        """Its preferred rules at levels."""
-        return () if self.classified is None else self.classified.placement.preferred
-
-    def is_in(self, snapshot: Snapshot) -> bool:
-        """Whether it is placed there, and nothing was said of it anew."""
-        own_id = self.container.id
-        return (
-            own_id in snapshot.grants
-            and snapshot.containers[own_id] is self.container
-            and snapshot.classified.get(own_id) is self.classified
-        )
 
 
 class _Sum:

@@ -5,10 +5,12 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+from msgspec import structs
 from prometheus_client.core import Metric
 
 from pinfold.cmd.daemon.reload_record import ReloadRecord
@@ -26,6 +28,7 @@ from pinfold.nri.dispatch.report import (
 from pinfold.policy.manifests.manifest import parse_manifests
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.cmd.daemon.paper_node import PaperNode, burstable, config, guaranteed
 from tests.unit.policy.engine.pods_with_wishes import placed, wishing
 from tests.unit.policy.engine.ruled_pods import (
@@ -133,6 +136,29 @@ def test_alignment_of_many_placements_is_counted_although_nobody_asked(
         counts(Decided(event="create", container=container, decision=decision))
     aligned = values(daemon_families(look(node, counts)))["pinfold_alignment_total"]
     assert aligned["socket", "aligned"] == 2001
+
+
+def test_cpus_are_aligned_where_one_domain_has_them_all(node: PaperNode) -> None:
+    node.run(guaranteed("db", 2000))
+    (container,) = node.daemon.engine.containers.values()
+    decision = node.daemon.engine.snapshot().decisions[container.id]
+    counts = EventCounts()
+
+    def place(*lists: str) -> None:
+        for cpus in lists:
+            told = structs.replace(decision, pinning=Pinning(cpus=CpuSet.parse(cpus)))
+            counts(Decided(event="create", container=container, decision=told))
+
+    # L3 groups that lie across each other; no domain has cpu 8.
+    machine = replace(MACHINE, l3_groups=(CpuSet.parse("0,2,4-5"), CpuSet.parse("1,3,6-7")))
+    place("0", "0,2", "2,5", "1,3,6-7", "0-1", "0-7", "8", "2,8")
+    found = counts.alignment(machine)
+    assert (found["l3", "aligned"], found["l3", "split"]) == (4, 4)
+    assert (found["numa", "aligned"], found["numa", "split"]) == (3, 5)
+    place("0-1")
+    found = counts.alignment(replace(MACHINE, l3_groups=()))
+    assert (found["l3", "aligned"], found["l3", "split"]) == (4, 5), "no domain has them"
+    assert (found["numa", "aligned"], found["numa", "split"]) == (4, 5)
 
 
 def test_domains_tell_what_is_taken_of_them(node: PaperNode, counts: EventCounts) -> None:

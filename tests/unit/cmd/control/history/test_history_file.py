@@ -144,10 +144,17 @@ def test_a_line_that_nobody_wrote_so_is_passed_over(text: bytes) -> None:
     assert parse_line(text) is None
 
 
-def test_candidates_are_told_by_their_rank_and_then_the_dropped_ones() -> None:
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(b"", id="pools are in the order of their ids"),
+        pytest.param(b',"pool_id":[0,1,2]', id="an older version wrote the ids"),
+    ],
+)
+def test_candidates_are_told_by_their_rank_and_then_the_dropped_ones(last: bytes) -> None:
     found = parse_line(
         decided(
-            b'{"pools":["a","b","c"],"ranks":{"unmet":0,"depth":[3,1,2]},'
+            b'{"pools":["a","b","c"],"ranks":{"unmet":0,"depth":[3,1,2]' + last + b"},"
             b'"dropped":{"1":{"criterion":"cpu","wanted":"2","available":"1"}}}'
         )
     )
@@ -155,8 +162,8 @@ def test_candidates_are_told_by_their_rank_and_then_the_dropped_ones() -> None:
     document = found.document()
     assert document is not None
     assert [(one.pool, one.rank) for one in document.candidates] == [
-        ("c", {"unmet": 0, "depth": 2}),
-        ("a", {"unmet": 0, "depth": 3}),
+        ("c", {"unmet": 0, "depth": 2, "pool_id": 2}),
+        ("a", {"unmet": 0, "depth": 3, "pool_id": 0}),
         ("b", None),
     ]
 
