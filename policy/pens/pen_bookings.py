@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
+from ..memory.offers import Offer
 from ..model.container import ContainerId
 from ..model.grant import Grant, Refusal
 from ..model.last_place import LastPlace
@@ -93,6 +94,8 @@ class PenBookings:
             if len(regrown.booking.grant.exclusive) >= request.exclusive:
                 placement = regrown
         if isinstance(placement, Placement):
+            if request.exclusive and not pen.exclusive:
+                placement = self._at_its_cpus(placement, request)
             begun = placement.booking.grant
             placement = kept_from("would begin", firm, begun, books, back) or placement
         if isinstance(placement, Placement):
@@ -268,6 +271,29 @@ class PenBookings:
             if isinstance(placement, Placement):
                 return placement
         return self._plan(pen, request, allowed)
+
+    def _at_its_cpus(self, placement: Placement, request: Request) -> Placement:
+        """A pen in the smallest pool around own cpus that were chosen anew, with memory near them.
+
+        Its containers may have run elsewhere so far. Where memory is short it keeps nodes that it
+        has, and those with its huge pages anyway: these do not move.
+        """
+        books, grant, offer = self._books, placement.booking.grant, placement.booking.offer
+        grant = replace(grant, pool_id=books.tree.smallest_holding(grant.exclusive).id)
+        wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
+        near = books.memory.initial_zone(
+            wanted.affinity.mask, wanted.types, wanted.may_use_reserved
+        )
+        if near is not None and near.mask & ~grant.memory.mask:
+            found = None
+            if not wanted.hugepage_bytes:
+                found = books.memory.offer(wanted, replaces=grant.container_id)
+            if isinstance(found, Offer):
+                offer, zone = found, found.zone
+            else:
+                offer, zone = None, books.memory.adopt(wanted, grant.memory | near.nodes)
+            grant = replace(grant, memory=zone)
+        return replace(placement, booking=replace(placement.booking, grant=grant, offer=offer))
 
     def _plan(
         self, pen: Grant, request: Request, allowed: int | None, back: CpuSet = NO_CPUS

@@ -13,6 +13,7 @@ from pinfold.policy.model.container import Container, ContainerId, ContainerStat
 from pinfold.policy.model.grant import Grant
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
+    GIB,
     NODES,
     apart,
     container_of,
@@ -50,6 +51,12 @@ def again(one: Container) -> Container:
     return replace(one, id=ContainerId(f"{one.id}-again"))
 
 
+def mems(engine: Engine, one: Container) -> str:
+    pinning = engine.pinning(one.id)
+    assert pinning is not None
+    return str(pinning.mems)
+
+
 def pens(engine: Engine) -> list[str]:
     return [str(one.exclusive) for one in engine.snapshot().pens.values()]
 
@@ -85,6 +92,57 @@ def test_a_pen_around_who_shares_has_its_cpus_where_a_rule_that_insists_holds() 
     rest = by_size(member("rest", 0, 2, apart(term("numa", "shy"))))
     assert placed(engine, rest) == cpus(engine, own) == "2-3"
     assert engine.decisions[rest.id].unmet == ()
+    assert mems(engine, own) == mems(engine, rest) == "0"
+    assert engine.decisions[rest.id].pool == engine.decisions[own.id].pool == "NUMA node #0"
+
+
+def test_a_pen_around_who_shares_takes_memory_to_its_cpus_as_far_as_there_is_some() -> None:
+    """All have the same, and who has huge pages keeps the node where they are."""
+    engine, own = engine_of(NODES), sharer(2)
+    placed(engine, own)
+    placed(engine, stranger(1))
+    hog = stranger(0, name="hog", app="hog")
+    size = replace(hog.resources, memory_request_bytes=2 * GIB, memory_limit_bytes=2 * GIB)
+    assert placed(engine, replace(hog, resources=size)) == "1"
+    rest = by_size(member("rest", 0, 2, apart(term("numa", "shy"))))
+    assert placed(engine, rest) == cpus(engine, own) == "2-3"
+    assert mems(engine, own) == mems(engine, rest) == "0-1"
+    engine.remove(hog.id)
+    assert mems(engine, own) == mems(engine, rest) == "0"
+    engine.check()
+
+
+def test_a_pen_around_who_shares_has_memory_of_all_nodes_over_which_its_cpus_are() -> None:
+    engine, own = engine_of(NODES), sharer(4)
+    placed(engine, own)
+    assert placed(engine, stranger(1)) == "4"
+    rest = by_size(member("rest", 0, 4))
+    assert placed(engine, rest) == cpus(engine, own) == "2-3,6-7"
+    assert mems(engine, own) == mems(engine, rest) == "0-1"
+
+
+def test_a_pen_around_who_shares_keeps_the_node_of_its_huge_pages() -> None:
+    engine = engine_of("socket:2 numa:2 core:2 thread:2 mem:2G hugepages:2M=64")
+    pages = {2 << 20: 8 << 20}
+    own = sharer(2)
+    own = replace(own, resources=replace(own.resources, hugepage_bytes=pages))
+    placed(engine, own)
+    placed(engine, stranger(1))
+    rest = by_size(member("rest", 0, 2, apart(term("numa", "shy"))))
+    assert placed(engine, rest) == cpus(engine, own) == "2-3"
+    assert mems(engine, own) == mems(engine, rest) == "0-1"
+    engine.check()
+
+
+def test_a_pen_that_finds_no_place_leaves_the_memory_of_who_shares_alone() -> None:
+    engine, own = engine_of(NODES), sharer(2)
+    placed(engine, own)
+    placed(engine, stranger(1))
+    placed(engine, stranger(2, name="other"))
+    reason(engine.create(rest := by_size(member("rest", 0, 2, apart(term("socket", "shy"))))))
+    engine.remove(rest.id)
+    engine.check()
+    assert mems(engine, own) == "1"
 
 
 def test_a_pen_around_who_shares_may_be_beside_whom_a_narrow_rule_is_about() -> None:
