@@ -92,7 +92,7 @@ class Penning:
                 made = kept_out(container, classified, pen, self._judge, self._books, back)
             if made is None and request:
                 judgements = self._judged(container, classified, pen)
-                made = self.bookings.resize(pen, request, judgements, back)
+                made = self.bookings.resize(pen, request, judgements, back, runs=runs)
         if isinstance(made, Failure):
             self._books.withdraw(container.id)
             return refused(container.id, made, classified.problems)
@@ -267,7 +267,7 @@ class Penning:
         judge, books = self._judge, self._books
         firm = () if runs else firm_rules(container, classified, request, held, judge, books)
         back = self._roster.place_in(name.id, container)
-        made = self.bookings.enclose(request, held, judgements, firm, back)
+        made = self.bookings.enclose(request, held, judgements, firm, back, runs=runs)
         if isinstance(made, Placement):
             for one, grant in zip(residents, held, strict=True):
                 known = self._roster.classified[one.id]

@@ -4,7 +4,7 @@ What somebody gives back is for everybody who shares a pool; a container that mu
 is not there only because others have those cpus for themselves, must not follow.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -94,18 +94,20 @@ def allowed_cpus(judgement: Judgement, grant: Grant, cpus: int) -> int:
     return allowed
 
 
-def closed_pools(judgement: Judgement, pool_id: PoolId, *, firmly: bool) -> frozenset[int]:
-    """The pools that rules about pools, which hold where a resident is, keep it from.
+def closed_pools(
+    judgements: Iterable[Judgement], pool_id: PoolId, *, firmly: bool
+) -> Mapping[int, str]:
+    """The pools that rules about pools, which hold where residents are, keep them from.
 
-    `firmly`: by those rules alone that never break.
+    Each with the name of such a rule. `firmly`: by those rules alone that never break.
     """
-    return frozenset[int]().union(
-        *(
-            one.closed_pools
-            for one in judgement.own
-            if pool_id not in one.closed_pools and not (firmly and one.can_break)
-        )
-    )
+    rules = (one for judgement in judgements for one in judgement.own)
+    return {
+        closed: one.name
+        for one in rules
+        if pool_id not in one.closed_pools and not (firmly and one.can_break)
+        for closed in one.closed_pools
+    }
 
 
 def are_together(rule: Restriction, cpus: int, own: int, books: Books) -> bool:

@@ -1,6 +1,8 @@
 """Another amount of cpu and memory for a container that runs."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -12,6 +14,8 @@ from ..model.grant import Grant, PoolId, Refusal
 from ..model.request import CpuType, Isolation, Request
 from .hint_demand import shares_near_hints, strict_cpus, suitable_cpus
 from .placer import Failure, Placement
+
+_NONE_CLOSED: Final[Mapping[int, str]] = MappingProxyType({})
 
 
 class Resizer:
@@ -29,7 +33,7 @@ class Resizer:
         held: Grant,
         request: Request,
         allowed: int | None = None,
-        closed: Collection[int] = (),
+        closed: Mapping[int, str] = _NONE_CLOSED,
         back: int = 0,
     ) -> Placement | Failure:
         """The grant of a container that asks for something else than it has.
@@ -37,7 +41,8 @@ class Resizer:
         It grows next to what it has and gives up first what it got last. Where its pool has no
         room for more, the nearest pool above that has takes over. `allowed`: a mask of the cpus
         that rules between containers leave to it; None where they leave all. `closed`: the pools
-        that rules about pools keep it from. `back`: a mask of the cpus that it grows to first.
+        that rules about pools keep it from, with the names of these. `back`: a mask of the cpus
+        that it grows to first.
         """
         placement = self._plan(held, request, allowed, closed, back)
         if isinstance(placement, Failure) and request.fallback is not None:
@@ -50,7 +55,7 @@ class Resizer:
         held: Grant,
         request: Request,
         allowed: int | None,
-        closed: Collection[int],
+        closed: Mapping[int, str],
         back: int,
     ) -> Placement | Failure:
         # What it gives back is free for itself first.
@@ -94,7 +99,7 @@ class Resizer:
         request: Request,
         ledger: Ledger,
         allowed: int | None,
-        closed: Collection[int],
+        closed: Mapping[int, str],
     ) -> tuple[CpuType, PoolId] | Failure:
         """From which cpus of which pool a container is served after a resize."""
         root = self._tree.root.id
@@ -119,7 +124,7 @@ class Resizer:
         request: Request,
         ledger: Ledger,
         allowed: int | None,
-        closed: Collection[int],
+        closed: Mapping[int, str],
     ) -> PoolId | Failure:
         """The pool of a grant, or the nearest above it, that has what a resize asks for."""
         room = ledger.room
@@ -134,7 +139,7 @@ class Resizer:
         for pool_id in (held.pool_id, *self._tree.ancestors[held.pool_id]):
             name = self._tree.pools[pool_id].name
             if pool_id in closed:
-                candidates[name] = "a required rule keeps it out"
+                candidates[name] = f"{closed[pool_id]} keeps it out"
                 continue
             isolated = ledger.free_isolated[pool_id].bit_count()
             sliceable = ledger.sliceable[pool_id]
