@@ -119,7 +119,8 @@ def are_together(rule: Restriction, cpus: int, own: int, books: Books) -> bool:
     # All that is left to those whose last cpus these are: in wider pools, or the system's.
     rest = ledger.free_sharable[books.tree.root.id] & ~own | books.tree.root.reserved.mask
     for one in rule.blockers:
-        presence = books.presence(one.id)
+        # One in a pen is in all of it, whichever part it runs on.
+        presence = books.reach(one.id)
         # Whose cpus are left alone runs on those too that are another's own.
         if ledger.grants[one.id].cpu_type is not CpuType.PRESERVE:
             left = presence & ~own
