@@ -137,17 +137,20 @@ def homeless(books: Books) -> tuple[Grant, ...]:
 
     But for those that have reserved cpus meanwhile. O(pools + grants concerned).
     """
-    ledger, reserved = books.ledger, books.tree.root.reserved.mask
+    ledger = books.ledger
     # Of a pool that has cpus left, the grants that have not all of them.
     pools = {PoolId(number) for number, free in enumerate(ledger.free_sharable) if not free}
     pools.update(ledger.counted(one).pool_id for one in ledger.narrowed.ids)
-    found: list[Grant] = []
-    for pool_id in sorted(pools):
-        free = ledger.free_sharable[pool_id]
-        for grant in ledger.sharing(pool_id).values():
-            if not (free if grant.within is None else (free | reserved) & grant.within.mask):
-                found.append(grant)
-    return tuple(found)
+    sharing = (grant for one in sorted(pools) for grant in ledger.sharing(one).values())
+    return tuple(grant for grant in sharing if is_homeless(grant, books))
+
+
+def is_homeless(grant: Grant, books: Books) -> bool:
+    """Whether exclusive grants have taken all cpus of a shared one, and it has no reserved ones."""
+    free = books.ledger.free_sharable[grant.pool_id]
+    if grant.within is None:
+        return not free
+    return not (free | books.tree.root.reserved.mask) & grant.within.mask
 
 
 def wider_place(judgement: Judgement, grant: Grant, books: Books) -> Grant | None:
