@@ -95,7 +95,7 @@ class PenBookings:
                 placement = regrown
         if isinstance(placement, Placement):
             if request.exclusive and not pen.exclusive:
-                placement = planner.at_its_cpus(placement, request)
+                placement = planner.at_its_cpus(placement, judgements)
             begun = placement.booking.grant
             placement = kept_from("would begin", firm, begun, books, back) or placement
         if isinstance(placement, Placement):

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
-from ..memory.offers import Offer
 from ..model.container import ContainerId
 from ..model.grant import Grant
 from ..model.request import Request
@@ -110,28 +109,15 @@ class PenPlanner:
             objection=failure.refusal.reason,
         )
 
-    def at_its_cpus(self, placement: Placement, request: Request) -> Placement:
-        """A pen in the smallest pool around own cpus that were chosen anew, with memory near them.
-
-        Its containers may have run elsewhere so far. Where memory is short it keeps nodes that it
-        has, and those with its huge pages anyway: these do not move.
-        """
-        books, grant, offer = self._books, placement.booking.grant, placement.booking.offer
-        grant = replace(grant, pool_id=books.tree.smallest_holding(grant.exclusive).id)
-        wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
-        near = books.memory.initial_zone(
-            wanted.affinity.mask, wanted.types, wanted.may_use_reserved
-        )
-        if near is not None and near.mask & ~grant.memory.mask:
-            found = None
-            if not wanted.hugepage_bytes:
-                found = books.memory.offer(wanted, replaces=grant.container_id)
-            if isinstance(found, Offer):
-                offer, zone = found, found.zone
-            else:
-                offer, zone = None, books.memory.adopt(wanted, grant.memory | near.nodes)
-            grant = replace(grant, memory=zone)
-        return replace(placement, booking=replace(placement.booking, grant=grant, offer=offer))
+    def at_its_cpus(self, placement: Placement, judgements: Sequence[Judgement]) -> Placement:
+        """A pen in the smallest pool around its own cpus in which the same rules hold."""
+        tree, grant = self._books.tree, placement.booking.grant
+        closed = closed_pools(judgements, grant.pool_id, firmly=False)
+        pool = tree.smallest_holding(grant.exclusive)
+        around = pool.id, *tree.ancestors[pool.id]
+        pool_id = next(one for one in around if one not in closed)
+        grant = replace(grant, pool_id=pool_id)
+        return replace(placement, booking=replace(placement.booking, grant=grant))
 
     def _next_to(
         self,

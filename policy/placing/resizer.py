@@ -68,7 +68,11 @@ class Resizer:
         exclusive, grown = self._resized_cpus(held, request, pool_id, ledger, mask, back)
         offer = None
         memory = held.memory
-        answer = self._memory.choice(request).resize(held)
+        choice = self._memory.choice(request)
+        if exclusive and not held.exclusive:
+            answer = choice.follow(held, self._tree.smallest_holding(exclusive).id)
+        else:
+            answer = choice.resize(held)
         if isinstance(answer, Refusal):
             return Failure(refusal=answer)
         if answer is not None:

@@ -9,13 +9,15 @@ from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
     NODES,
+    apart,
     container_of,
     cpus,
     engine_of,
     placed,
     reason,
+    term,
 )
-from tests.unit.policy.engine.test_begun_pens import by_size, pens
+from tests.unit.policy.engine.test_begun_pens import by_size, mems, pens, sharer, stranger
 from tests.unit.policy.engine.test_place_of_pens import member
 
 FRONT = {"group.pinfold.dev/pod": "front"}
@@ -103,6 +105,19 @@ def test_a_pen_begins_around_another_container_where_a_rule_about_pools_goes_on_
     assert LAST.format(f"default/pod/{whose}") in reason(engine.create(rest))
     engine.remove(rest.id)
     assert engine.grants == before
+
+
+def test_a_pen_whose_cpus_are_chosen_anew_is_in_the_pool_that_a_rule_of_its_own_wants() -> None:
+    engine, own = engine_of(NODES), sharer(2)
+    placed(engine, own)
+    assert placed(engine, stranger(1)) == "4"
+    rest = by_size(member("rest", 0, 2, apart(term("numa", "shy"))))
+    told = {**rest.pod.annotations, "pool-name.pinfold.dev/container.rest": "socket #0"}
+    rest = replace(rest, pod=replace(rest.pod, annotations=told))
+    assert placed(engine, rest) == cpus(engine, own) == "2-3"
+    assert engine.decisions[rest.id].pool == "socket #0"
+    assert engine.decisions[rest.id].unmet == ()
+    assert mems(engine, rest) == "0"
 
 
 def test_who_runs_already_is_in_a_group_that_grows_for_it_whatever_rule_insists() -> None:

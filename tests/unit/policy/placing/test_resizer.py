@@ -1,6 +1,7 @@
 """Which cpus a container gets and gives up while it runs."""
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
@@ -72,3 +73,18 @@ GIVEN_UP = {
 @pytest.mark.parametrize(("spec", "life", "expected"), GIVEN_UP.values(), ids=GIVEN_UP)
 def test_it_gives_up_what_came_last(spec: str, life: str, expected: str) -> None:
     assert lived(spec, life) == expected
+
+
+def test_who_shared_and_gets_own_cpus_elsewhere_has_its_memory_near_them() -> None:
+    """Its NUMA node has no two cpus left by now."""
+    reserved = Config(reserved_resources=Amounts(cpu="cpuset:0"))
+    engine = Engine(machine_from_spec("socket:1 numa:2 core:4 mem:1G"), reserved)
+    half = Resources(cpu_request_milli=500, cpu_limit_milli=500)
+    engine.create(replace(container("a", 0), resources=half))
+    engine.create(container("b", 3))
+    before = engine.pinning(ContainerId("a"))
+    assert before is not None
+    assert (str(before.cpus), str(before.mems)) == ("7", "1")
+    decision = engine.update(ContainerId("a"), whole(3))
+    engine.check()
+    assert (str(decision.pinning.cpus), str(decision.pinning.mems)) == ("1-3", "0")
