@@ -137,6 +137,8 @@ class PenBookings:
             if then is None:
                 return placement
             placement = planner.regrown(kept, then, request, allowed, placement)
+        elif kept is not pen:
+            placement = planner.as_shrunk(pen, placement, request)
         books.take(placement.booking)
         books.pinner.mark(pen.container_id)
         heed_all_in_pen(judgements, pen.container_id, books)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
+from ..memory.offers import Offer
 from ..model.container import ContainerId
 from ..model.grant import Grant
 from ..model.request import Request
@@ -108,6 +109,15 @@ class PenPlanner:
             decided_by=RESTARTED,
             objection=failure.refusal.reason,
         )
+
+    def as_shrunk(self, pen: Grant, placement: Placement, request: Request) -> Placement:
+        """A smaller pen, with memory near the cpus that it keeps."""
+        booking = placement.booking
+        offer = self._resizer.resized_memory(pen, request, booking.grant.exclusive)
+        if not isinstance(offer, Offer):
+            return placement
+        grant = replace(booking.grant, memory=offer.zone)
+        return replace(placement, booking=replace(booking, grant=grant, offer=offer))
 
     def at_its_cpus(self, placement: Placement, judgements: Sequence[Judgement]) -> Placement:
         """A pen in the smallest pool around its own cpus in which the same rules hold."""

@@ -10,6 +10,7 @@ from ...topology.sets.cpuset import CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
+from ..memory.offers import Offer
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.request import CpuType, Isolation, Request
 from .hint_demand import shares_near_hints, strict_cpus, suitable_cpus
@@ -68,11 +69,7 @@ class Resizer:
         exclusive, grown = self._resized_cpus(held, request, pool_id, ledger, mask, back)
         offer = None
         memory = held.memory
-        choice = self._memory.choice(request)
-        if exclusive and not held.exclusive:
-            answer = choice.follow(held, self._tree.smallest_holding(exclusive).id)
-        else:
-            answer = choice.resize(held)
+        answer = self.resized_memory(held, request, exclusive)
         if isinstance(answer, Refusal):
             return Failure(refusal=answer)
         if answer is not None:
@@ -90,6 +87,23 @@ class Resizer:
             within=self._within(pool_id, allowed),
         )
         return Placement(booking=Booking(grant=grant, offer=offer), decided_by="resize")
+
+    def resized_memory(
+        self, held: Grant, request: Request, exclusive: CpuSet
+    ) -> Offer | Refusal | None:
+        """The memory after a resize; None where it stays as it is.
+
+        It goes along to own cpus that are chosen anew, and where the last of those near it are
+        given up.
+        """
+        choice, tree = self._memory.choice(request), self._tree
+        if exclusive and not held.exclusive:
+            return choice.follow(held, tree.smallest_holding(exclusive).id)
+        if exclusive and held.exclusive - exclusive:
+            near = tree.cpus_near(held.exclusive, held.memory)
+            if near and near.isdisjoint(exclusive):
+                return choice.follow(held, tree.smallest_holding(exclusive).id)
+        return choice.resize(held)
 
     def _within(self, pool_id: PoolId, allowed: int | None) -> CpuSet | None:
         sharable = self._tree.pools[pool_id].sharable.mask
@@ -211,7 +225,10 @@ class Resizer:
             if left:
                 grown.append(CpuSet(left))
         if more < 0:
-            kept = CpuSet(self._pick_of(kept, request.exclusive, request))
+            near, count = self._tree.cpus_near(kept, held.memory), request.exclusive
+            left = self._pick_of(near, min(count, len(near)), request)
+            left |= self._pick_of(kept - near, max(count - len(near), 0), request)
+            kept = CpuSet(left)
         return kept, tuple(grown)
 
     def _pick_of(self, cpus: CpuSet, count: int, request: Request) -> int:

@@ -120,6 +120,36 @@ def test_a_pen_whose_cpus_are_chosen_anew_is_in_the_pool_that_a_rule_of_its_own_
     assert mems(engine, rest) == "0"
 
 
+def resized_over_two_nodes() -> tuple[Engine, Container]:
+    """A pod that had cpus 4 and 5, and has 2 and 3 by now besides; one shares them."""
+    engine, rest = engine_of(NODES), member("rest", 0, 2)
+    assert placed(engine, rest) == "4-5"
+    there = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+    assert placed(engine, container_of("filler", 2, annotations=there)) == "6-7"
+    assert resized_pod(engine, rest, 4) == ""
+    assert (pens(engine), mems(engine, rest)) == (["2-5"], "1")
+    return engine, rest
+
+
+def test_a_pen_takes_its_memory_along_to_the_last_cpus_that_it_keeps() -> None:
+    """They are those of one that has them for itself."""
+    engine, rest = resized_over_two_nodes()
+    assert placed(engine, own := member("own", 2, 4)) == "2-3"
+    engine.remove(rest.id)
+    assert resized_pod(engine, own, 2) == ""
+    assert (pens(engine), mems(engine, own)) == (["2-3"], "0")
+
+
+def test_a_pen_that_shrinks_after_a_restart_keeps_the_cpus_near_its_memory() -> None:
+    engine, rest = resized_over_two_nodes()
+    pinning = engine.pinning(rest.id)
+    assert pinning is not None
+    engine.synchronize([replace(rest, cpus=pinning.cpus, mems=pinning.mems)])
+    assert pens(engine) == ["2-5"]
+    assert resized_pod(engine, rest, 2) == ""
+    assert (pens(engine), mems(engine, rest)) == (["4-5"], "1")
+
+
 def test_who_runs_already_is_in_a_group_that_grows_for_it_whatever_rule_insists() -> None:
     engine = engine_of(NODES)
     first = tied(container_of("first", 3, annotations=FRONT))

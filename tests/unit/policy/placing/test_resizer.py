@@ -15,6 +15,10 @@ from pinfold.policy.model.container import (
 )
 from pinfold.policy.model.grant import Grant
 from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+
+NODES = "socket:1 numa:2 core:4 mem:1G"
+"""NUMA nodes of cpus 0 to 3 (0 is reserved), and 4 to 7."""
 
 
 def whole(cpus: int) -> Resources:
@@ -78,7 +82,7 @@ def test_it_gives_up_what_came_last(spec: str, life: str, expected: str) -> None
 def test_who_shared_and_gets_own_cpus_elsewhere_has_its_memory_near_them() -> None:
     """Its NUMA node has no two cpus left by now."""
     reserved = Config(reserved_resources=Amounts(cpu="cpuset:0"))
-    engine = Engine(machine_from_spec("socket:1 numa:2 core:4 mem:1G"), reserved)
+    engine = Engine(machine_from_spec(NODES), reserved)
     half = Resources(cpu_request_milli=500, cpu_limit_milli=500)
     engine.create(replace(container("a", 0), resources=half))
     engine.create(container("b", 3))
@@ -88,3 +92,14 @@ def test_who_shared_and_gets_own_cpus_elsewhere_has_its_memory_near_them() -> No
     decision = engine.update(ContainerId("a"), whole(3))
     engine.check()
     assert (str(decision.pinning.cpus), str(decision.pinning.mems)) == ("1-3", "0")
+
+
+def test_who_gives_up_cpus_after_a_restart_keeps_those_near_its_memory() -> None:
+    """Which of them it got last nobody knows any more."""
+    reserved, machine = Config(reserved_resources=Amounts(cpu="cpuset:0")), machine_from_spec(NODES)
+    engine = Engine(machine, reserved)
+    running = replace(container("a", 4), cpus=CpuSet.parse("2-5"), mems=NodeSet.parse("1"))
+    engine.synchronize([running])
+    decision = engine.update(ContainerId("a"), whole(2))
+    engine.check()
+    assert (str(decision.pinning.cpus), str(decision.pinning.mems)) == ("4-5", "1")
