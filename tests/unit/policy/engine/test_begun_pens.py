@@ -224,3 +224,35 @@ def test_who_comes_back_begins_its_pen_where_it_was_if_a_rule_insists_on_being_a
     assert pens(engine) == ["8-11"]
     assert cpus(engine, first) == there
     assert all(one.unmet == () for one in engine.decisions.values())
+
+
+@pytest.mark.parametrize(
+    ("rules", "rules_of_stranger"),
+    [
+        pytest.param(apart(term("numa", "shy")), None, id="a rule of one there"),
+        pytest.param(None, apart(term("numa", **called("calm"))), id="a rule about one there"),
+    ],
+)
+def test_a_pen_begins_around_two_only_where_rules_of_both_go_on_to_hold(
+    rules: dict[str, Any] | None, rules_of_stranger: dict[str, Any] | None
+) -> None:
+    """One of them is beside a stranger from which the other one must be apart."""
+    engine = engine_of(NODES)
+    calm, near_it = (
+        by_size(member("calm", 1, 4, rules)),
+        by_size(member("near", 1, 4, insists="degrade")),
+    )
+    assert placed(engine, calm) == "4"
+    told = {**near_it.pod.annotations, "pool-name.pinfold.dev/container.near": "NUMA node #3"}
+    assert placed(engine, replace(near_it, pod=replace(near_it.pod, annotations=told))) == "12"
+    placed(engine, shy := stranger(3, rules_of_stranger))
+    before, rest = engine.grants, by_size(member("rest", 0, 4))
+    reasoned = reason(engine.create(rest))
+    assert reasoned.startswith("its pen would begin on cpus ")
+    assert reasoned.endswith(" — for that to hold, stop or move default/shy/main")
+    engine.remove(rest.id)
+    assert engine.grants == before
+    engine.check()
+    engine.remove(shy.id)
+    placed(engine, rest)
+    assert engine.decisions[calm.id].unmet == ()
