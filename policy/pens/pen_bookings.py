@@ -45,18 +45,28 @@ class PenBookings:
         """A new pen, placed like a container with this request, or where it was before.
 
         `back`: the place of the container that it is for, where it was in this pen and asks for
-        what it had.
+        what it had. Of anybody else the rules are judged as of any newcomer.
         """
         pen, last = self._last.get(request.container_id), None
         if pen is not None:
             last = LastPlace(grant=pen, request=_as_before(request, pen))
             if back is not None:
                 last = replace(last, request=request, disturbed=back.disturbed)
-        found = self._placer.plan(request, weights, judgement, last)
+        broken = self._broken_at(pen, judgement) if pen is not None and back is None else ()
+        found = self._placer.plan(request, weights, judgement, None if broken else last)
+        if broken and isinstance(found, Failure) and all(one.can_break for one in broken):
+            found = self._placer.plan(request, weights, judgement, last)
         if isinstance(found, Placement):
             self._last.pop(request.container_id, None)
             self._take(found)
         return found
+
+    def _broken_at(self, pen: Grant, judgement: Judgement | None) -> Sequence[Restriction]:
+        """The rules of a newcomer that would not hold where a pen was that has ended."""
+        if judgement is None:
+            return ()
+        cpus = (self._books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
+        return [one for one in judgement.own if one.is_broken_by(cpus, pen.pool_id)]
 
     def enclose(
         self,

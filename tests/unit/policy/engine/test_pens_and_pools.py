@@ -1,5 +1,7 @@
 """Rules about pools of those who are in a pen: it grows where they go on to hold."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -13,6 +15,7 @@ from tests.unit.policy.engine.ruled_pods import (
     container_of,
     cpus,
     engine_of,
+    near,
     placed,
     reason,
     term,
@@ -163,3 +166,41 @@ def test_who_runs_already_is_in_a_group_that_grows_for_it_whatever_rule_insists(
     assert pens(engine) == ["8-12"]
     (told,) = engine.decisions[first.id].unmet
     assert told.endswith("it wants pool NUMA node #2")
+
+
+POOL = {"pool-name.pinfold.dev/pod": "NUMA node #2"}
+
+
+@pytest.mark.parametrize("insists", ["fail", "degrade"])
+@pytest.mark.parametrize(
+    ("rules", "pools"),
+    [
+        pytest.param(near(term("numa", "friend")), {}, id="beside a friend"),
+        pytest.param(None, POOL, id="in a pool"),
+    ],
+)
+def test_a_group_that_ended_begins_anew_where_rules_of_who_was_not_in_it_hold(
+    rules: dict[str, Any] | None, pools: dict[str, str], insists: str
+) -> None:
+    """Though the cpus that it had are free."""
+    engine = engine_of(NODES)
+    first = container_of("first", 2, annotations=FRONT)
+    assert placed(engine, first) == "4-5"
+    assert placed(engine, container_of("friend", 1, annotations=POOL)) == "8"
+    engine.remove(first.id)
+    told = {**FRONT, **pools, "on-unsatisfiable.pinfold.dev/pod": insists}
+    other = container_of("other", 2, rules, annotations=told)
+    assert placed(engine, other) == "10-11"
+    assert engine.decisions[other.id].unmet == ()
+
+
+def test_a_group_that_ended_begins_nowhere_that_one_new_in_it_must_not_be() -> None:
+    engine = engine_of(NODES)
+    placed(engine, first := container_of("first", 2, annotations=FRONT))
+    engine.remove(first.id)
+    placed(engine, container_of("filler", 3, annotations=POOL))
+    other = container_of("other", 2, annotations={**FRONT, **POOL}, fails=True)
+    assert "pool-name 'NUMA node #2'" in reason(engine.create(other))
+    soft = container_of("soft", 2, annotations={**FRONT, **POOL})
+    placed(engine, soft)
+    assert engine.decisions[soft.id].unmet != ()
