@@ -42,10 +42,10 @@ def _heeding(
 ) -> Placement | Failure:
     cpus = books.presence(grant.container_id)
     allowed = allowed_cpus(judgement, grant, cpus)
-    closed = closed_pools(judgement, grant.pool_id, firmly=False)
+    closed = closed_pools((judgement,), grant.pool_id, firmly=False)
     placement = resizer.plan(grant, request, allowed, closed)
     if isinstance(placement, Failure) and closed:
-        firm = closed_pools(judgement, grant.pool_id, firmly=True)
+        firm = closed_pools((judgement,), grant.pool_id, firmly=True)
         if firm != closed:
             placement = resizer.plan(grant, request, allowed, firm)
     if isinstance(placement, Failure):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
+from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
 from ..annotations.preferences import parse_preferences
 from ..books.books import Books
 from ..model.container import Container, ContainerId, PodId
@@ -85,8 +85,7 @@ def adopt_pen(
     pen = _pen(request, pinned, known, penned.others, books)
     if pen is None:
         return list(penned.containers)
-    mems = next((one.mems for one in pinned if one.mems), NO_NODES)
-    zone = books.adopt_memory(request, pen, mems or None)
+    zone = books.adopt_memory(request, pen, _mems(pinned, roster, books) or None)
     books.ledger.add(replace(pen, memory=zone))
     slices = _slices(pen, pinned, advice, penned.name, books, penning)
     for one in pinned:
@@ -233,6 +232,18 @@ def _have_own_places(of_pod: Sequence[Container]) -> bool:
 def _cpus(container: Container, books: Books) -> CpuSet:
     # An offline cpu cannot run anybody.
     return (container.cpus or NO_CPUS) & books.tree.root.cpus
+
+
+def _mems(pinned: Sequence[Container], roster: Roster, books: Books) -> NodeSet:
+    """The memory nodes that some containers have together: none of them loses one that it uses.
+
+    Nobody tells where the memory is of those for whom it is to be left alone.
+    """
+    usable, found = NodeSet(books.memory.nodes.ordinary.with_memory), NO_NODES
+    for one in pinned:
+        if one.mems and not roster.classified[one.id].request.preserve_memory:
+            found |= one.mems & usable
+    return found
 
 
 def _cpus_of(containers: Sequence[Container], requests: Mapping[ContainerId, Request]) -> int:

@@ -9,10 +9,17 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId, Pod, Resources
 from ..model.grant import Grant, Refusal
-from ..model.request import CpuType
+from ..model.request import CpuType, Request
 from ..pens.pen_bookings import PenBookings
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
-from ..pens.pen_rules import firm_rules, heed_all_in_pen, heed_in_pen, judged_in_pen, kept_out
+from ..pens.pen_rules import (
+    firm_rules,
+    firm_rules_held,
+    heed_all_in_pen,
+    heed_in_pen,
+    judged_in_pen,
+    kept_out,
+)
 from ..pens.pen_slices import (
     Slice,
     fitting_slice,
@@ -27,6 +34,7 @@ from ..pens.pod_numbers import resized_with, shows_pod
 from ..placing.classifier import Classified, Classifier
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
+from ..placing.judging.restriction import Restriction
 from ..placing.placer import Failure, Placement
 from ..placing.restart import RestartPlacer
 from ..text.errors import Problem
@@ -92,7 +100,7 @@ class Penning:
                 made = kept_out(container, classified, pen, self._judge, self._books, back)
             if made is None and request:
                 judgements = self._judged(container, classified, pen)
-                made = self.bookings.resize(pen, request, judgements, back)
+                made = self.bookings.resize(pen, request, judgements, back, runs=runs)
         if isinstance(made, Failure):
             self._books.withdraw(container.id)
             return refused(container.id, made, classified.problems)
@@ -264,10 +272,9 @@ class Penning:
         held = [self._books.ledger.grants[one.id] for one in residents]
         self._unmet.note_shifted(one.id for one in residents)
         judgements = self._judged(container, classified, *held)
-        judge, books = self._judge, self._books
-        firm = () if runs else firm_rules(container, classified, request, held, judge, books)
+        firm = () if runs else self._firm(container, classified, request, held)
         back = self._roster.place_in(name.id, container)
-        made = self.bookings.enclose(request, held, judgements, firm, back)
+        made = self.bookings.enclose(request, held, judgements, firm, back, runs=runs)
         if isinstance(made, Placement):
             for one, grant in zip(residents, held, strict=True):
                 known = self._roster.classified[one.id]
@@ -280,6 +287,21 @@ class Penning:
             heed_all_in_pen(judgements, name.id, self._books)
             self._share_some(name.id)
         return made
+
+    def _firm(
+        self,
+        container: Container,
+        classified: Classified,
+        request: Request,
+        residents: Sequence[Grant],
+    ) -> Sequence[Restriction]:
+        """The rules that must hold in a pen that begins for a container, around residents."""
+        judge, books, roster = self._judge, self._books, self._roster
+        found = [*firm_rules(container, classified, request, residents, judge, books)]
+        for one in (grant.container_id for grant in residents):
+            resident, known = roster.containers[one], roster.classified[one]
+            found += firm_rules_held(resident, known, request, residents, judge, books)
+        return found
 
     def _joined(
         self,

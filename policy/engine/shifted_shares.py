@@ -10,7 +10,7 @@ from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
-from ..placing.growth import held_back, homeless, kept_in, wider_place
+from ..placing.growth import held_back, homeless, is_homeless, kept_in, wider_place
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.scene import Scene
@@ -35,7 +35,7 @@ class ShiftedShares:
         self._roster = roster
         self._judge = judge
         self._homes: dict[ContainerId, PoolId] = {}
-        """The pools of those that were left no cpu there."""
+        """The pools of those that were left no cpu there, and who may have found no other place."""
         self._due: dict[ContainerId, None] = {}
         """Those that may be given more, in this order."""
 
@@ -180,18 +180,24 @@ class ShiftedShares:
     def return_home(self) -> tuple[ContainerId, ...]:
         """Give containers that were left no cpu of their pool its cpus back, where there are some.
 
-        A few at once, in turn. Who must be apart from one that has just moved comes later: where
-        that one runs shows once it is told.
+        Or another place, where they found none so far in which their rules hold. A few at once, in
+        turn. Who must be apart from one that has just moved comes later: where that one runs shows
+        once it is told.
         """
         moved: list[ContainerId] = []
         for container_id in tuple(self._homes)[:_RETURNS_MAX]:
             home = self._homes.pop(container_id)
             grant = self._books.ledger.grants.get(container_id)
-            if grant is None or grant.shared_milli or grant.exclusive:
+            if grant is None:
+                continue
+            found_none = grant.pool_id == home
+            if found_none and not is_homeless(grant, self._books):
+                continue
+            if not found_none and (grant.shared_milli or grant.exclusive):
                 continue
             self._settle(replace(grant, pool_id=home), home, moved)
             after = self._books.ledger.grants[container_id]
-            if after.pool_id != home:
+            if after.pool_id != home or is_homeless(after, self._books):
                 self._homes[container_id] = home
             if after != grant:
                 moved.append(container_id)
@@ -221,11 +227,14 @@ class ShiftedShares:
         if judgement is None or not judgement.kept_apart().isdisjoint(moved or ()):
             return False
         found = wider_place(judgement, grant, books)
-        if found is not None and moved is not None and self._breaks(judgement, found):
+        if found is None:
+            self._homes.setdefault(container_id, home)
             return True
-        if found is not None and stays and self._leaves_cpus(found):
+        if moved is not None and self._breaks(judgement, found):
             return True
-        if found is not None and found != books.ledger.grants[container_id]:
+        if stays and self._leaves_cpus(found):
+            return True
+        if found != books.ledger.grants[container_id]:
             books.ledger.repool(found)
             books.pinner.mark(container_id)
             for other in held_back(judgement, found, found.exclusive.mask, books, ()):

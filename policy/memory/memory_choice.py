@@ -247,6 +247,27 @@ class MemoryChoice(Struct):
             return ledger.offer(request, replaces=held.container_id)
         return None if request.limit_bytes == known.limit_bytes else ledger.kept(request)
 
+    def follow(self, held: Grant, pool_id: PoolId) -> Offer | Refusal | None:
+        """The same for one whose own cpus are chosen anew in a pool: near to these.
+
+        Where memory is short there it keeps nodes that it has, and those with its huge pages
+        anyway: these do not move.
+        """
+        ledger, known = self._ledger, self._ledger.request_of(held.container_id)
+        wanted = self.request_at(pool_id)
+        wanted = wanted if known is None else replace(wanted, types=known.types)
+        near = ledger.initial_zone(wanted.affinity.mask, wanted.types, wanted.may_use_reserved)
+        if near is None or not near.mask & ~held.memory.mask:
+            return self.resize(held)
+        if not wanted.hugepage_bytes:
+            found = ledger.offer(wanted, replaces=held.container_id)
+            if isinstance(found, Offer):
+                return found
+        found = self.resize(held) or ledger.kept(wanted)
+        if isinstance(found, Refusal):
+            return found
+        return replace(found, request=wanted, zone=found.zone | near.nodes)
+
     def resize_anyway(self, held: Grant) -> Offer | None:
         """The same, and what it has of its nodes where there is no room."""
         found, known = self.resize(held), self._ledger.request_of(held.container_id)

@@ -6,7 +6,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
-from ..books.booking import Booking
 from ..books.books import Books
 from ..model.container import ContainerId
 from ..model.grant import Grant, Refusal
@@ -14,10 +13,9 @@ from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.restriction import Restriction
-from ..placing.lifting import make_room
 from ..placing.placer import Failure, Placement
-from ..placing.resizer import Resizer
-from ..placing.restart import RESTARTED, RestartPlacer
+from ..placing.restart import RestartPlacer
+from .pen_planner import PenPlanner
 from .pen_rules import allowed_in_pen, heed_all_in_pen, kept_from
 from .pen_slices import rest_of, shrunk_pen
 
@@ -31,10 +29,9 @@ class PenBookings:
         self, books: Books, placer: RestartPlacer, is_bound: Callable[[ContainerId], bool]
     ) -> None:
         """`is_bound`: whether rules hold a container or a pen where it is."""
-        self._is_bound = is_bound
         self._books = books
         self._placer = placer
-        self._resizer = Resizer(books)
+        self._planner = PenPlanner(books, is_bound)
         self._last: dict[ContainerId, Grant] = {}
         """Pens that ended, the oldest forgotten first: who is restarted finds its cpus again."""
 
@@ -48,18 +45,28 @@ class PenBookings:
         """A new pen, placed like a container with this request, or where it was before.
 
         `back`: the place of the container that it is for, where it was in this pen and asks for
-        what it had.
+        what it had. Of anybody else the rules are judged as of any newcomer.
         """
         pen, last = self._last.get(request.container_id), None
         if pen is not None:
             last = LastPlace(grant=pen, request=_as_before(request, pen))
             if back is not None:
                 last = replace(last, request=request, disturbed=back.disturbed)
-        found = self._placer.plan(request, weights, judgement, last)
+        broken = self._broken_at(pen, judgement) if pen is not None and back is None else ()
+        found = self._placer.plan(request, weights, judgement, None if broken else last)
+        if broken and isinstance(found, Failure) and all(one.can_break for one in broken):
+            found = self._placer.plan(request, weights, judgement, last)
         if isinstance(found, Placement):
             self._last.pop(request.container_id, None)
             self._take(found)
         return found
+
+    def _broken_at(self, pen: Grant, judgement: Judgement | None) -> Sequence[Restriction]:
+        """The rules of a newcomer that would not hold where a pen was that has ended."""
+        if judgement is None:
+            return ()
+        cpus = (self._books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
+        return [one for one in judgement.own if one.is_broken_by(cpus, pen.pool_id)]
 
     def enclose(
         self,
@@ -68,13 +75,16 @@ class PenBookings:
         judgements: Sequence[Judgement],
         firm: Sequence[Restriction] = (),
         back: LastPlace | None = None,
+        *,
+        runs: bool = False,
     ) -> Placement | Failure:
         """A new pen of what some containers hold, and of more beside it where that is not enough.
 
         They hold nothing afterwards, and are to `enter` it; on failure they hold what they held.
         `judgements`: what rules say of those who will be in it. `firm`: the rules that must hold
         on its cpus, of and about the container that it begins for. `back`: the place of that one,
-        where it was in this pen before and asks for what it had.
+        where it was in this pen before and asks for what it had. `runs`: that one cannot be refused
+        for any rule.
         """
         books = self._books
         allowed = allowed_in_pen(judgements, residents, books)
@@ -86,13 +96,16 @@ class PenBookings:
         pen = self._around(residents, request)
         request = replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
         ledger.add(pen)
-        placement = self._plan_apart(pen, request, allowed, firm)
+        planner = self._planner
+        placement = planner.plan_apart(pen, request, allowed, judgements, firm, runs=runs)
         if pen.exclusive and isinstance(placement, Failure) and back and back.pen:
             # Their own cpus are a part of the pod's: the rest is as much of what it had before.
-            regrown = self._regrown(pen, back.pen, request, allowed, placement)
+            regrown = planner.regrown(pen, back.pen, request, allowed, placement)
             if len(regrown.booking.grant.exclusive) >= request.exclusive:
                 placement = regrown
         if isinstance(placement, Placement):
+            if request.exclusive and not pen.exclusive:
+                placement = planner.at_its_cpus(placement, judgements)
             begun = placement.booking.grant
             placement = kept_from("would begin", firm, begun, books, back) or placement
         if isinstance(placement, Placement):
@@ -112,11 +125,14 @@ class PenBookings:
         request: Request,
         judgements: Sequence[Judgement] = (),
         back: LastPlace | None = None,
+        *,
+        runs: bool = False,
     ) -> Placement | Failure:
         """Another size for a pen of the same kind; no slice is taken, and what is shared stays.
 
         `judgements`: what rules say of those who are in it; they go on holding, whoever grows next.
-        `back`: the place of a container that comes back to it, and asks for what it had.
+        `back`: the place of a container that comes back to it, and asks for what it had. `runs`: it
+        is for one that cannot be refused for any rule.
         """
         books, ledger = self._books, self._books.ledger
         request = _of_its_kind(pen, request)
@@ -125,11 +141,14 @@ class PenBookings:
             return Failure(refusal=kept)
         allowed = allowed_in_pen(judgements, (pen,), books)
         then = None if back is None else back.pen
-        placement = self._plan(kept, request, allowed, NO_CPUS if then is None else then.exclusive)
+        before, planner = NO_CPUS if then is None else then.exclusive, self._planner
+        placement = planner.plan(kept, request, allowed, judgements, before, runs=runs)
         if isinstance(placement, Failure):
             if then is None:
                 return placement
-            placement = self._regrown(kept, then, request, allowed, placement)
+            placement = planner.regrown(kept, then, request, allowed, placement)
+        elif kept is not pen:
+            placement = planner.as_shrunk(pen, placement, request)
         books.take(placement.booking)
         books.pinner.mark(pen.container_id)
         heed_all_in_pen(judgements, pen.container_id, books)
@@ -154,40 +173,6 @@ class PenBookings:
         asked = _of_its_kind(pen, request)
         has = len(pen.exclusive), pen.shared_milli, pen.memory_bytes
         return has == (asked.exclusive, asked.shared_milli, asked.memory_bytes)
-
-    def _regrown(
-        self, pen: Grant, then: Grant, request: Request, allowed: int | None, failure: Failure
-    ) -> Placement:
-        """What a pen had when a container left it that is back, as far as it is nobody's own.
-
-        `failure`: why the pen cannot grow otherwise.
-        """
-        books, root = self._books, self._books.tree.root
-        sharable, isolated = (
-            books.ledger.free_sharable[root.id],
-            books.ledger.free_isolated[root.id],
-        )
-        own = pen.exclusive.mask
-        if missing := max(request.exclusive - len(pen.exclusive), 0) if own else 0:
-            free = (sharable | isolated) & (-1 if allowed is None else allowed)
-            more = then.exclusive.mask & ~own & free
-            more = books.picker.pick(more, min(missing, more.bit_count())) or 0
-            # Somebody who asked for nothing must be able to run.
-            own |= more if root.reserved or sharable & ~more else 0
-        offer = books.pool_memory.choice(request).resize_anyway(pen)
-        grant = replace(
-            pen,
-            exclusive=CpuSet(own),
-            isolated=CpuSet(own) & root.isolated,
-            shared_milli=max(min(then.shared_milli, request.shared_milli), pen.shared_milli),
-            memory=offer.zone if offer is not None else pen.memory,
-            memory_bytes=request.memory_bytes,
-        )
-        return Placement(
-            booking=Booking(grant=grant, offer=offer),
-            decided_by=RESTARTED,
-            objection=failure.refusal.reason,
-        )
 
     def move(self, placement: Placement) -> None:
         """Another place for a pen; nobody is in it meanwhile, and all are to `enter` it again."""
@@ -254,49 +239,6 @@ class PenBookings:
     def remember_only(self, ended: Mapping[ContainerId, Grant]) -> None:
         """Remember these pens, and none that ended besides."""
         self._last = dict(ended)
-
-    def _plan_apart(
-        self, pen: Grant, request: Request, allowed: int | None, firm: Sequence[Restriction]
-    ) -> Placement | Failure:
-        """A size for a pen that begins, with its own cpus where rules hold, as far as possible."""
-        forbidden = 0
-        for one in firm:
-            forbidden |= one.forbidden
-        if request.exclusive and forbidden:
-            apart = ~forbidden if allowed is None else allowed & ~forbidden
-            placement = self._plan(pen, request, apart)
-            if isinstance(placement, Placement):
-                return placement
-        return self._plan(pen, request, allowed)
-
-    def _plan(
-        self, pen: Grant, request: Request, allowed: int | None, back: CpuSet = NO_CPUS
-    ) -> Placement | Failure:
-        """A size for a pen next to what it has; shared containers are lifted where that helps.
-
-        As for any container: what the kubelet counts as fitting is not refused for our counting.
-        `back`: what it had before, and has again where that is free.
-        """
-        placement = self._resizer.plan(pen, request, allowed, back=back.mask)
-        more = request.exclusive - len(pen.exclusive)
-        if isinstance(placement, Placement) or more <= 0:
-            return placement
-        ledger = self._books.ledger
-        missing = replace(request, exclusive=more, shared_milli=0)
-        is_bound = self._is_bound if self._books.standing.rules else None
-        pools = pen.pool_id, *ledger.tree.ancestors[pen.pool_id]
-        lift = make_room(missing, ledger, pools, is_bound)
-        if lift is None:
-            return placement
-        before = [ledger.counted(one.container_id) for one in lift.lifted]
-        for one in lift.lifted:
-            ledger.repool(one)
-        lifted = self._resizer.plan(pen, request, allowed, back=back.mask)
-        for one in before:
-            ledger.repool(one)
-        if isinstance(lifted, Failure):
-            return placement
-        return replace(lifted, booking=replace(lifted.booking, lifted=lift.lifted))
 
     def _take(self, placement: Placement) -> None:
         booking = placement.booking

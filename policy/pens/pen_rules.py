@@ -69,6 +69,20 @@ def firm_rules(
     return _firm(found)
 
 
+def firm_rules_held(
+    resident: Container,
+    classified: Classified,
+    request: Request,
+    residents: Sequence[Grant],
+    judge: Judge,
+    books: Books,
+) -> Sequence[Restriction]:
+    """The same of one of these residents: those that hold where it is."""
+    cpus, pool_id = books.reach(resident.id), books.pool_around(resident.id)
+    found = firm_rules(resident, classified, request, residents, judge, books)
+    return [one for one in found if not one.is_broken_by(cpus, pool_id)]
+
+
 def kept_from(
     what: str,
     firm: Iterable[Restriction],

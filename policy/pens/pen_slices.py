@@ -106,7 +106,11 @@ def shrunk_pen(ledger: Ledger, pen: Grant, count: int, picker: CpuPicker) -> Gra
         given |= _some(last, min(len(last), surplus - len(given)), picker)
     if missing := surplus - len(given):
         left = rest - given
-        given |= left - _some(left, len(left) - missing, picker)
+        near, count = ledger.tree.cpus_near(left, pen.memory), len(left) - missing
+        more = max(count - len(near), 0)
+        given |= left - (
+            _some(near, min(count, len(near)), picker) | _some(left - near, more, picker)
+        )
     kept = pen.exclusive - given
     grown = [one & kept for one in pen.grown if one & kept]
     return replace(pen, exclusive=kept, isolated=pen.isolated & kept, grown=tuple(grown))

@@ -4,7 +4,7 @@ What somebody gives back is for everybody who shares a pool; a container that mu
 is not there only because others have those cpus for themselves, must not follow.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -94,18 +94,20 @@ def allowed_cpus(judgement: Judgement, grant: Grant, cpus: int) -> int:
     return allowed
 
 
-def closed_pools(judgement: Judgement, pool_id: PoolId, *, firmly: bool) -> frozenset[int]:
-    """The pools that rules about pools, which hold where a resident is, keep it from.
+def closed_pools(
+    judgements: Iterable[Judgement], pool_id: PoolId, *, firmly: bool
+) -> Mapping[int, str]:
+    """The pools that rules about pools, which hold where residents are, keep them from.
 
-    `firmly`: by those rules alone that never break.
+    Each with the name of such a rule. `firmly`: by those rules alone that never break.
     """
-    return frozenset[int]().union(
-        *(
-            one.closed_pools
-            for one in judgement.own
-            if pool_id not in one.closed_pools and not (firmly and one.can_break)
-        )
-    )
+    rules = (one for judgement in judgements for one in judgement.own)
+    return {
+        closed: one.name
+        for one in rules
+        if pool_id not in one.closed_pools and not (firmly and one.can_break)
+        for closed in one.closed_pools
+    }
 
 
 def are_together(rule: Restriction, cpus: int, own: int, books: Books) -> bool:
@@ -117,7 +119,8 @@ def are_together(rule: Restriction, cpus: int, own: int, books: Books) -> bool:
     # All that is left to those whose last cpus these are: in wider pools, or the system's.
     rest = ledger.free_sharable[books.tree.root.id] & ~own | books.tree.root.reserved.mask
     for one in rule.blockers:
-        presence = books.presence(one.id)
+        # One in a pen is in all of it, whichever part it runs on.
+        presence = books.reach(one.id)
         # Whose cpus are left alone runs on those too that are another's own.
         if ledger.grants[one.id].cpu_type is not CpuType.PRESERVE:
             left = presence & ~own
@@ -134,17 +137,20 @@ def homeless(books: Books) -> tuple[Grant, ...]:
 
     But for those that have reserved cpus meanwhile. O(pools + grants concerned).
     """
-    ledger, reserved = books.ledger, books.tree.root.reserved.mask
+    ledger = books.ledger
     # Of a pool that has cpus left, the grants that have not all of them.
     pools = {PoolId(number) for number, free in enumerate(ledger.free_sharable) if not free}
     pools.update(ledger.counted(one).pool_id for one in ledger.narrowed.ids)
-    found: list[Grant] = []
-    for pool_id in sorted(pools):
-        free = ledger.free_sharable[pool_id]
-        for grant in ledger.sharing(pool_id).values():
-            if not (free if grant.within is None else (free | reserved) & grant.within.mask):
-                found.append(grant)
-    return tuple(found)
+    sharing = (grant for one in sorted(pools) for grant in ledger.sharing(one).values())
+    return tuple(grant for grant in sharing if is_homeless(grant, books))
+
+
+def is_homeless(grant: Grant, books: Books) -> bool:
+    """Whether exclusive grants have taken all cpus of a shared one, and it has no reserved ones."""
+    free = books.ledger.free_sharable[grant.pool_id]
+    if grant.within is None:
+        return not free
+    return not (free | books.tree.root.reserved.mask) & grant.within.mask
 
 
 def wider_place(judgement: Judgement, grant: Grant, books: Books) -> Grant | None:

@@ -1,6 +1,8 @@
 """Another amount of cpu and memory for a container that runs."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -8,10 +10,13 @@ from ...topology.sets.cpuset import CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
+from ..memory.offers import Offer
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.request import CpuType, Isolation, Request
 from .hint_demand import shares_near_hints, strict_cpus, suitable_cpus
 from .placer import Failure, Placement
+
+_NONE_CLOSED: Final[Mapping[int, str]] = MappingProxyType({})
 
 
 class Resizer:
@@ -29,7 +34,7 @@ class Resizer:
         held: Grant,
         request: Request,
         allowed: int | None = None,
-        closed: Collection[int] = (),
+        closed: Mapping[int, str] = _NONE_CLOSED,
         back: int = 0,
     ) -> Placement | Failure:
         """The grant of a container that asks for something else than it has.
@@ -37,7 +42,8 @@ class Resizer:
         It grows next to what it has and gives up first what it got last. Where its pool has no
         room for more, the nearest pool above that has takes over. `allowed`: a mask of the cpus
         that rules between containers leave to it; None where they leave all. `closed`: the pools
-        that rules about pools keep it from. `back`: a mask of the cpus that it grows to first.
+        that rules about pools keep it from, with the names of these. `back`: a mask of the cpus
+        that it grows to first.
         """
         placement = self._plan(held, request, allowed, closed, back)
         if isinstance(placement, Failure) and request.fallback is not None:
@@ -50,7 +56,7 @@ class Resizer:
         held: Grant,
         request: Request,
         allowed: int | None,
-        closed: Collection[int],
+        closed: Mapping[int, str],
         back: int,
     ) -> Placement | Failure:
         # What it gives back is free for itself first.
@@ -63,7 +69,7 @@ class Resizer:
         exclusive, grown = self._resized_cpus(held, request, pool_id, ledger, mask, back)
         offer = None
         memory = held.memory
-        answer = self._memory.choice(request).resize(held)
+        answer = self.resized_memory(held, request, exclusive)
         if isinstance(answer, Refusal):
             return Failure(refusal=answer)
         if answer is not None:
@@ -82,6 +88,23 @@ class Resizer:
         )
         return Placement(booking=Booking(grant=grant, offer=offer), decided_by="resize")
 
+    def resized_memory(
+        self, held: Grant, request: Request, exclusive: CpuSet
+    ) -> Offer | Refusal | None:
+        """The memory after a resize; None where it stays as it is.
+
+        It goes along to own cpus that are chosen anew, and where the last of those near it are
+        given up.
+        """
+        choice, tree = self._memory.choice(request), self._tree
+        if exclusive and not held.exclusive:
+            return choice.follow(held, tree.smallest_holding(exclusive).id)
+        if exclusive and held.exclusive - exclusive:
+            near = tree.cpus_near(held.exclusive, held.memory)
+            if near and near.isdisjoint(exclusive):
+                return choice.follow(held, tree.smallest_holding(exclusive).id)
+        return choice.resize(held)
+
     def _within(self, pool_id: PoolId, allowed: int | None) -> CpuSet | None:
         sharable = self._tree.pools[pool_id].sharable.mask
         if allowed is None or not sharable & ~allowed:
@@ -94,7 +117,7 @@ class Resizer:
         request: Request,
         ledger: Ledger,
         allowed: int | None,
-        closed: Collection[int],
+        closed: Mapping[int, str],
     ) -> tuple[CpuType, PoolId] | Failure:
         """From which cpus of which pool a container is served after a resize."""
         root = self._tree.root.id
@@ -119,7 +142,7 @@ class Resizer:
         request: Request,
         ledger: Ledger,
         allowed: int | None,
-        closed: Collection[int],
+        closed: Mapping[int, str],
     ) -> PoolId | Failure:
         """The pool of a grant, or the nearest above it, that has what a resize asks for."""
         room = ledger.room
@@ -134,7 +157,7 @@ class Resizer:
         for pool_id in (held.pool_id, *self._tree.ancestors[held.pool_id]):
             name = self._tree.pools[pool_id].name
             if pool_id in closed:
-                candidates[name] = "a required rule keeps it out"
+                candidates[name] = f"{closed[pool_id]} keeps it out"
                 continue
             isolated = ledger.free_isolated[pool_id].bit_count()
             sliceable = ledger.sliceable[pool_id]
@@ -202,7 +225,10 @@ class Resizer:
             if left:
                 grown.append(CpuSet(left))
         if more < 0:
-            kept = CpuSet(self._pick_of(kept, request.exclusive, request))
+            near, count = self._tree.cpus_near(kept, held.memory), request.exclusive
+            left = self._pick_of(near, min(count, len(near)), request)
+            left |= self._pick_of(kept - near, max(count - len(near), 0), request)
+            kept = CpuSet(left)
         return kept, tuple(grown)
 
     def _pick_of(self, cpus: CpuSet, count: int, request: Request) -> int:

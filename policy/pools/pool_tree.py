@@ -128,6 +128,15 @@ class PoolTree(Struct, frozen=True, kw_only=True):
             else:
                 return pool
 
+    def cpus_near(self, cpus: CpuSet, nodes: NodeSet) -> CpuSet:
+        """Those cpus whose tightest pool has some of these memory nodes. O(cpus)."""
+        pools = {self.deepest[cpu] for cpu in cpus}
+        mask = 0
+        for pool_id in pools:
+            if self.pools[pool_id].memory_nodes & nodes:
+                mask |= self.masks[pool_id]
+        return cpus & CpuSet(mask)
+
     def named(self, name: str) -> Pool | None:
         """The pool of a name, the first of several; None for an unknown one."""
         pool_id = self.ids.get(name)

@@ -13,6 +13,7 @@ from pinfold.policy.model.container import Container, ContainerId, ContainerStat
 from pinfold.policy.model.grant import Grant
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
+    GIB,
     NODES,
     apart,
     container_of,
@@ -50,6 +51,12 @@ def again(one: Container) -> Container:
     return replace(one, id=ContainerId(f"{one.id}-again"))
 
 
+def mems(engine: Engine, one: Container) -> str:
+    pinning = engine.pinning(one.id)
+    assert pinning is not None
+    return str(pinning.mems)
+
+
 def pens(engine: Engine) -> list[str]:
     return [str(one.exclusive) for one in engine.snapshot().pens.values()]
 
@@ -85,6 +92,57 @@ def test_a_pen_around_who_shares_has_its_cpus_where_a_rule_that_insists_holds() 
     rest = by_size(member("rest", 0, 2, apart(term("numa", "shy"))))
     assert placed(engine, rest) == cpus(engine, own) == "2-3"
     assert engine.decisions[rest.id].unmet == ()
+    assert mems(engine, own) == mems(engine, rest) == "0"
+    assert engine.decisions[rest.id].pool == engine.decisions[own.id].pool == "NUMA node #0"
+
+
+def test_a_pen_around_who_shares_takes_memory_to_its_cpus_as_far_as_there_is_some() -> None:
+    """All have the same, and who has huge pages keeps the node where they are."""
+    engine, own = engine_of(NODES), sharer(2)
+    placed(engine, own)
+    placed(engine, stranger(1))
+    hog = stranger(0, name="hog", app="hog")
+    size = replace(hog.resources, memory_request_bytes=2 * GIB, memory_limit_bytes=2 * GIB)
+    assert placed(engine, replace(hog, resources=size)) == "1"
+    rest = by_size(member("rest", 0, 2, apart(term("numa", "shy"))))
+    assert placed(engine, rest) == cpus(engine, own) == "2-3"
+    assert mems(engine, own) == mems(engine, rest) == "0-1"
+    engine.remove(hog.id)
+    assert mems(engine, own) == mems(engine, rest) == "0"
+    engine.check()
+
+
+def test_a_pen_around_who_shares_has_memory_of_all_nodes_over_which_its_cpus_are() -> None:
+    engine, own = engine_of(NODES), sharer(4)
+    placed(engine, own)
+    assert placed(engine, stranger(1)) == "4"
+    rest = by_size(member("rest", 0, 4))
+    assert placed(engine, rest) == cpus(engine, own) == "2-3,6-7"
+    assert mems(engine, own) == mems(engine, rest) == "0-1"
+
+
+def test_a_pen_around_who_shares_keeps_the_node_of_its_huge_pages() -> None:
+    engine = engine_of("socket:2 numa:2 core:2 thread:2 mem:2G hugepages:2M=64")
+    pages = {2 << 20: 8 << 20}
+    own = sharer(2)
+    own = replace(own, resources=replace(own.resources, hugepage_bytes=pages))
+    placed(engine, own)
+    placed(engine, stranger(1))
+    rest = by_size(member("rest", 0, 2, apart(term("numa", "shy"))))
+    assert placed(engine, rest) == cpus(engine, own) == "2-3"
+    assert mems(engine, own) == mems(engine, rest) == "0-1"
+    engine.check()
+
+
+def test_a_pen_that_finds_no_place_leaves_the_memory_of_who_shares_alone() -> None:
+    engine, own = engine_of(NODES), sharer(2)
+    placed(engine, own)
+    placed(engine, stranger(1))
+    placed(engine, stranger(2, name="other"))
+    reason(engine.create(rest := by_size(member("rest", 0, 2, apart(term("socket", "shy"))))))
+    engine.remove(rest.id)
+    engine.check()
+    assert mems(engine, own) == "1"
 
 
 def test_a_pen_around_who_shares_may_be_beside_whom_a_narrow_rule_is_about() -> None:
@@ -166,3 +224,35 @@ def test_who_comes_back_begins_its_pen_where_it_was_if_a_rule_insists_on_being_a
     assert pens(engine) == ["8-11"]
     assert cpus(engine, first) == there
     assert all(one.unmet == () for one in engine.decisions.values())
+
+
+@pytest.mark.parametrize(
+    ("rules", "rules_of_stranger"),
+    [
+        pytest.param(apart(term("numa", "shy")), None, id="a rule of one there"),
+        pytest.param(None, apart(term("numa", **called("calm"))), id="a rule about one there"),
+    ],
+)
+def test_a_pen_begins_around_two_only_where_rules_of_both_go_on_to_hold(
+    rules: dict[str, Any] | None, rules_of_stranger: dict[str, Any] | None
+) -> None:
+    """One of them is beside a stranger from which the other one must be apart."""
+    engine = engine_of(NODES)
+    calm, near_it = (
+        by_size(member("calm", 1, 4, rules)),
+        by_size(member("near", 1, 4, insists="degrade")),
+    )
+    assert placed(engine, calm) == "4"
+    told = {**near_it.pod.annotations, "pool-name.pinfold.dev/container.near": "NUMA node #3"}
+    assert placed(engine, replace(near_it, pod=replace(near_it.pod, annotations=told))) == "12"
+    placed(engine, shy := stranger(3, rules_of_stranger))
+    before, rest = engine.grants, by_size(member("rest", 0, 4))
+    reasoned = reason(engine.create(rest))
+    assert reasoned.startswith("its pen would begin on cpus ")
+    assert reasoned.endswith(" — for that to hold, stop or move default/shy/main")
+    engine.remove(rest.id)
+    assert engine.grants == before
+    engine.check()
+    engine.remove(shy.id)
+    placed(engine, rest)
+    assert engine.decisions[calm.id].unmet == ()

@@ -21,7 +21,7 @@ from pinfold.policy.model.container import (
 )
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.made.spec import machine_from_spec
-from pinfold.topology.sets.cpuset import CpuSet
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
 GIB = 2**30
 MACHINE = machine_from_spec("socket:2 numa:2 core:4 mem:8G")
@@ -333,6 +333,29 @@ def test_a_restart_keeps_a_pen_its_slices_and_what_is_shared(is_remembered: bool
     assert len(pen.exclusive) == 4
     node.stop(one, "own")
     assert node.cpus(one, "a") == "4-7"
+
+
+@pytest.mark.parametrize("mems", [("1", "0-3"), ("0-1", "2")])
+def test_containers_that_run_on_different_memory_nodes_have_all_of_them_in_their_pen(
+    mems: tuple[str, str],
+) -> None:
+    """Somebody else pinned them, or they had places of their own; none loses a node it uses."""
+    node, one = Node(), pod(whole(4), wish="pod-pool.pinfold.dev/pod=true")
+    running = [
+        replace(
+            container(one, name),
+            cpus=CpuSet.parse("4-7"),
+            mems=NodeSet.parse(nodes),
+            state=ContainerState.RUNNING,
+        )
+        for name, nodes in zip("ab", mems, strict=True)
+    ]
+    node.engine.synchronize(running)
+    node.engine.check()
+    all_nodes = running[0].mems or NodeSet()
+    all_nodes |= running[1].mems or NodeSet()
+    told = [node.engine.pinning(each.id) for each in running]
+    assert [each and each.mems for each in told] == [all_nodes, all_nodes]
 
 
 def test_a_restart_finds_the_free_cpus_of_a_pen_with_the_state_file() -> None:

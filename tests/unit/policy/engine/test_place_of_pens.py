@@ -329,3 +329,47 @@ def test_a_pen_begun_round_a_container_heeds_the_rules_of_that_one() -> None:
     assert placed(engine, rest) == "8"
     assert [str(one.exclusive) for one in engine.snapshot().pens.values()] == ["4-6,8"]
     assert engine.decisions[own.id].unmet == ()
+
+
+SHY_OF_REST = apart(term("core", **called("rest")))
+REST_OF_SHY = apart(term("core", "shy"))
+
+
+def pen_beside_half_a_core() -> Engine:
+    """An engine of four cpus for containers; a pen takes three, and two run on other cores."""
+    return engine_of("core:3 thread:2 mem:4G", "cpuset:0-1")
+
+
+@pytest.mark.parametrize(
+    ("rules", "rules_of_rest"),
+    [
+        pytest.param(SHY_OF_REST, None, id="a rule of the newcomer"),
+        pytest.param(None, REST_OF_SHY, id="a rule of one of the pod"),
+    ],
+)
+def test_who_comes_beside_a_part_of_a_pen_on_which_nobody_meant_runs_is_told_of_it(
+    rules: dict[str, Any] | None, rules_of_rest: dict[str, Any] | None
+) -> None:
+    engine = pen_beside_half_a_core()
+    own, rest = member("own", 1, 3), member("rest", 0, 3, rules_of_rest, insists="degrade")
+    assert [placed(engine, own), placed(engine, rest)] == ["4", "2-3"]
+    shy = container_of("shy", 1, rules)
+    assert placed(engine, shy) == "5"
+    (told,) = engine.decisions[shy.id].unmet
+    assert told.endswith("in one core with default/pod/rest")
+    assert bool(engine.decisions[rest.id].unmet) is (rules is None)
+
+
+def test_who_is_back_is_refused_where_a_pen_is_by_now_from_which_it_insists_to_be_apart() -> None:
+    """Though the one that it is about runs on another part of that pen."""
+    engine = pen_beside_half_a_core()
+    shy = container_of("shy", 1, SHY_OF_REST, fails=True)
+    placed(engine, filler := container_of("filler", 3))
+    assert placed(engine, shy) == "5"
+    engine.stop(shy.id)
+    engine.remove(filler.id)
+    own, rest = member("own", 1, 3), member("rest", 0, 3)
+    assert [placed(engine, own), placed(engine, rest)] == ["4", "2-3"]
+    decision = engine.create(replace(shy, id=ContainerId("shy-again")))
+    assert "default/pod/rest" in reason(decision)
+    engine.check()

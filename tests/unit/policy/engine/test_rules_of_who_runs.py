@@ -381,3 +381,29 @@ def test_who_grows_as_somebody_arrives_is_told_whom_it_comes_beside(
     assert placed(engine, container_of("newcomer", 2)) == "4-5"
     assert cpus(engine, mixed) == ("0-1" if is_reserved_free else "1,3,6-7")
     assert is_told(engine, wide, mixed) != is_reserved_free
+
+
+def test_who_was_driven_out_has_a_place_as_soon_as_somebody_leaves_where_its_rule_holds() -> None:
+    engine = engine_of("socket:2 numa:2 core:2 mem:4G")
+    at = [{"pool-name.pinfold.dev/pod": f"NUMA node #{number}"} for number in range(4)]
+    alone = container_of("alone", 0, apart(term("numa", "noisy")), fails=True, annotations=at[1])
+    assert placed(engine, alone) == "2-3"
+    noisy = [
+        container_of(f"noisy{number}", 1, app="noisy", annotations=at[number])
+        for number in (0, 2, 3)
+    ]
+    assert [placed(engine, one) for one in noisy] == ["1", "4", "6"]
+    wide = container_of("wide", 2, annotations=at[1])
+    assert placed(engine, wide) == "2-3"
+    kept_apart, told = engine.decisions[alone.id].unmet
+    assert kept_apart.startswith("anti-affinity")
+    engine.remove(noisy[2].id)
+    engine.check()
+    assert cpus(engine, alone) == "6-7"
+    (told,) = engine.decisions[alone.id].unmet
+    assert told.startswith("pool-name")
+    engine.remove(noisy[1].id)
+    assert cpus(engine, alone) == "4-7"
+    engine.remove(wide.id)
+    assert cpus(engine, alone) == "2-3"
+    assert not is_told(engine, alone)

@@ -1,6 +1,7 @@
 """Which cpus a container gets and gives up while it runs."""
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
@@ -14,6 +15,10 @@ from pinfold.policy.model.container import (
 )
 from pinfold.policy.model.grant import Grant
 from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+
+NODES = "socket:1 numa:2 core:4 mem:1G"
+"""NUMA nodes of cpus 0 to 3 (0 is reserved), and 4 to 7."""
 
 
 def whole(cpus: int) -> Resources:
@@ -72,3 +77,29 @@ GIVEN_UP = {
 @pytest.mark.parametrize(("spec", "life", "expected"), GIVEN_UP.values(), ids=GIVEN_UP)
 def test_it_gives_up_what_came_last(spec: str, life: str, expected: str) -> None:
     assert lived(spec, life) == expected
+
+
+def test_who_shared_and_gets_own_cpus_elsewhere_has_its_memory_near_them() -> None:
+    """Its NUMA node has no two cpus left by now."""
+    reserved = Config(reserved_resources=Amounts(cpu="cpuset:0"))
+    engine = Engine(machine_from_spec(NODES), reserved)
+    half = Resources(cpu_request_milli=500, cpu_limit_milli=500)
+    engine.create(replace(container("a", 0), resources=half))
+    engine.create(container("b", 3))
+    before = engine.pinning(ContainerId("a"))
+    assert before is not None
+    assert (str(before.cpus), str(before.mems)) == ("7", "1")
+    decision = engine.update(ContainerId("a"), whole(3))
+    engine.check()
+    assert (str(decision.pinning.cpus), str(decision.pinning.mems)) == ("1-3", "0")
+
+
+def test_who_gives_up_cpus_after_a_restart_keeps_those_near_its_memory() -> None:
+    """Which of them it got last nobody knows any more."""
+    reserved, machine = Config(reserved_resources=Amounts(cpu="cpuset:0")), machine_from_spec(NODES)
+    engine = Engine(machine, reserved)
+    running = replace(container("a", 4), cpus=CpuSet.parse("2-5"), mems=NodeSet.parse("1"))
+    engine.synchronize([running])
+    decision = engine.update(ContainerId("a"), whole(2))
+    engine.check()
+    assert (str(decision.pinning.cpus), str(decision.pinning.mems)) == ("4-5", "1")
