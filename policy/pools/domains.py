@@ -4,12 +4,13 @@ A level that a machine does not have is the next wider one that it has. Levels n
 sub-NUMA clustering an L3 group holds several NUMA nodes, elsewhere it is the other way round.
 """
 
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
 from ...topology.model.machine import Level, Machine
-from ...topology.sets.cpuset import CpuSet, iter_bits
+from ...topology.sets.cpuset import CpuSet, iter_bits, lowest_cpu
 from ..cpus.cpu_blocks import CpuBlocks
 
 _LEVELS: Final = tuple(Level)
@@ -40,6 +41,7 @@ class Domains:
         blocks = {level: CpuBlocks(masks) for level, masks in self._masks.items()}
         self._blocks: Mapping[Level, CpuBlocks] = blocks
         self._holders: dict[Level, Mapping[int, int]] = {}
+        self._firsts: dict[Level, Sequence[int]] = {}
         # The containers of one pool share one set of cpus, and there are few others.
         self.indexes = lru_cache(maxsize=_KNOWN_SETS)(partial(_indexes, blocks))
         """The domains of a level that hold some of a mask of cpus, by their lowest cpus."""
@@ -67,6 +69,18 @@ class Domains:
         if found is None:
             found = {cpu: mask for mask in self._masks[level] for cpu in iter_bits(mask)}
             self._holders[level] = found
+        return found
+
+    def firsts(self, level: Level) -> Sequence[int]:
+        """The lowest cpu of the domain of a level in which each cpu is, by the cpu's number."""
+        found = self._firsts.get(level)
+        if found is None:
+            # Two bytes each, for there may be thousands.
+            found = self._firsts[level] = array("h", bytes(2 * self.everything.bit_length()))
+            for mask in self._masks[level]:
+                first = lowest_cpu(mask)
+                for cpu in iter_bits(mask):
+                    found[cpu] = first
         return found
 
     def parts(self, level: Level, cpus: int) -> list[int]:
