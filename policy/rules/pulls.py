@@ -123,6 +123,19 @@ class Pulls:
             shares += found * SCALE // indexes.bit_count()
         return whole * SCALE + shares
 
+    def highest(self, cpus: int) -> int:
+        """The sum that no part of some cpus exceeds. O(levels x weights)."""
+        if self._added:
+            self._spread()
+        total = 0
+        for one in self._levels:
+            indexes = self._domains.indexes(one.level, cpus)
+            weights = [weight for weight, some in one.by_weight if some & indexes]
+            if indexes & ~one.pulling:
+                weights.append(0)
+            total += max(weights, default=0)
+        return total * SCALE
+
     def are_same_within(self, cpus: int) -> bool:
         """Whether all of some cpus are in one domain of every level that pulls."""
         indexes = self._domains.indexes

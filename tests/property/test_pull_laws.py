@@ -46,6 +46,16 @@ def test_a_score_is_the_sum_over_levels_of_the_mean_over_domains(
     assert drawn(added).score(cpus) == score(added, cpus)
 
 
+@given(ADDED, MASKS | NARROW, MASKS)
+def test_no_part_of_some_cpus_scores_more_than_the_highest(
+    added: list[tuple[Level, int, int]], cpus: int, part: int
+) -> None:
+    pulls = drawn(added)
+    highest = pulls.highest(cpus)
+    assert not cpus & part or pulls.score(cpus & part) <= highest
+    assert all(pulls.score(1 << one) <= highest for one in iter_bits(cpus))
+
+
 @given(ADDED, MASKS | NARROW, st.integers(1, 6))
 def test_the_best_cpus_are_the_highest_single_ones_and_all_that_are_alike(
     added: list[tuple[Level, int, int]], cpus: int, count: int

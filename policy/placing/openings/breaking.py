@@ -13,6 +13,7 @@ from ....topology.sets.cpuset import lowest_cpu
 from ...model.grant import Dropped
 from ..judging.restriction import Restriction
 from .breaking_costs import RULE, BreakingCosts, BrokenPart, distinct
+from .broken_run import BrokenRun
 from .openings import Openings, OpeningSearch
 
 _CLOSURES_MAX: Final = 16
@@ -106,9 +107,11 @@ class _Breaking:
         # serve in some pools, and not in others.
         isolated = ledger.free_isolated[-1].bit_count()
         self._keeps_ranks = not (request.wants_isolated and isolated >= request.exclusive)
+        self._free = ledger.free_sharable[-1]
+        """All cpus that are left, where pools do not matter for that."""
         is_drawn = bool(search.judgement.pulls) or not self._keeps_ranks
-        self._left = None if is_drawn else ledger.free_sharable[-1]
-        """All cpus that are left, where nothing draws to some of them."""
+        self._left = None if is_drawn else self._free
+        """The same where nothing draws to some of them."""
         self._has_only_own = not (request.needs_shared_cpu or request.wants_isolated)
         self._is_one_region = len(regions) < 2
         self._has_unions = self._ranks_all = False
@@ -144,7 +147,7 @@ class _Breaking:
                 # Of hundreds of parts those pools that are around few pools look at none.
                 some = [one for one in nest.held if one.may_fit]
                 some += [one.best for one in inner if one.best is not None]
-                nest.best = min(some, key=_COST_AND_RANK, default=None)
+                nest.best = self._best(some)
                 some = [*nest.held, *(part for one in inner for part in one.first)]
                 nest.first = sorted(some, key=_ORDER)[:2] if len(some) > 1 else some
 
@@ -166,8 +169,6 @@ class _Breaking:
         order, rank = (broken.bit_count(), lowest), None
         if self._left is not None:
             rank = 0, -(self._left & cpus).bit_count(), bit, cpus
-        elif self._ranks_all:
-            rank = self._rank(self._search.tree.root.id, cpus)
         may_fit = self._search.may_fit_anywhere(cpus)
         return BrokenPart(region, cpus, broken, cost, lowest, order, rank, may_fit)
 
@@ -215,7 +216,7 @@ class _Breaking:
         some = [one for one in nest.pieces if one.may_fit]
         if nest.best is not None:
             some.append(nest.best)
-        found = min(some, key=_COST_AND_RANK, default=None)
+        found = self._best(some)
         parts: list[BrokenPart] | None = None
         if found is not None and not self._fits(pool_id, found):
             parts = self._parts(pool_id)
@@ -228,6 +229,15 @@ class _Breaking:
                 # Nothing that is added makes it cheaper.
                 return found
         return self._least_union(pool_id, [parts or self._parts(pool_id)], found)
+
+    def _best(self, parts: Sequence[BrokenPart]) -> BrokenPart | None:
+        """The first part by cost and rank, where ranks are the same everywhere."""
+        if self._left is None and len(parts) > 1:
+            # How much it is liked takes long to tell: of the cheapest alone it matters.
+            least = min([one.cost for one in parts])
+            some = [one for one in parts if one.cost == least]
+            return self._best_of_equals(self._search.tree.root.id, some)
+        return min(parts, key=_COST_AND_RANK, default=None)
 
     def _cost(self, cpus: int, broken: int) -> int:
         return self._costs.cost(cpus, broken, lowest_cpu(cpus))
@@ -273,15 +283,20 @@ class _Breaking:
 
     def _rank(self, pool_id: int, cpus: int) -> tuple[int, int, int, int]:
         search = self._search
-        liking, free = search.liking(pool_id, cpus), search.free(pool_id, cpus)
-        return -liking, -free, cpus & -cpus, cpus
+        if not self._keeps_ranks:
+            liking, free = search.liking(pool_id, cpus), search.free(pool_id, cpus)
+            return -liking, -free, cpus & -cpus, cpus
+        # There may be thousands.
+        left, pulls, count = cpus & self._free, search.judgement.pulls, search.request.exclusive
+        liking = pulls.score(pulls.best(left, count) if count else left) if pulls else 0
+        return -liking, -left.bit_count(), cpus & -cpus, cpus
 
     def _least_union(
         self, pool_id: int, by_region: Sequence[Sequence[BrokenPart]], found: BrokenPart | None
     ) -> BrokenPart | None:
         """What costs least and fits of some parts of regions together, and of one that fits."""
         most = None if found is None else found.cost
-        by_cost: dict[int, list[_Run]] = {}
+        by_cost: dict[int, list[BrokenRun]] = {}
         for parts in by_region:
             for run in self._runs(parts, most) if len(parts) > 1 else ():
                 by_cost.setdefault(run.cost, []).append(run)
@@ -292,7 +307,7 @@ class _Breaking:
                 return best
         return found
 
-    def _runs(self, parts: Sequence[BrokenPart], most: int | None) -> "Iterator[_Run]":
+    def _runs(self, parts: Sequence[BrokenPart], most: int | None) -> Iterator[BrokenRun]:
         """The first two parts of a region together, the first three, and so on, up to a cost.
 
         Those that may fit; nothing that is added makes one cheaper, or takes cpus from it.
@@ -320,17 +335,17 @@ class _Breaking:
             end = count
             if here != highest:
                 end = bisect_right(range(count), here, lo=begin + 1, key=cost)
-            yield _Run(one.region, here, cpus[begin:end], broken[begin:end])
+            yield BrokenRun(one.region, here, cpus[begin:end], broken[begin:end])
             begin = end
 
     def _best_of_runs(
-        self, pool_id: int, runs: "Sequence[_Run]", known: list[BrokenPart]
+        self, pool_id: int, runs: Sequence[BrokenRun], known: list[BrokenPart]
     ) -> BrokenPart | None:
         """The best of unions that cost as much, and of another part that fits."""
+        grows_by_more = self._search.grows_by_more
+        if grows_by_more:
+            runs = [one for one in runs if self._search.fits(pool_id, one.cpus[-1])]
         if self._left is not None:
-            grows_by_more = self._search.grows_by_more
-            if grows_by_more:
-                runs = [one for one in runs if self._search.fits(pool_id, one.cpus[-1])]
             heads = [*(one.head(self._left) for one in runs), *known]
             for one in heads:
                 cpus = one.cpus
@@ -339,8 +354,18 @@ class _Breaking:
             # Of those that have as much left one fits as well as another.
             if best is None or grows_by_more or best in known or self._fits(pool_id, best):
                 return best
-        every = [one for run in runs for one in run.parts()]
+        every = [one for run in runs for one in self._most_liked(pool_id, run)]
         return self._first_of_equals(pool_id, [*every, *known])
+
+    def _most_liked(self, pool_id: int, run: BrokenRun) -> Iterable[BrokenPart]:
+        """The parts of a run that may be the first of it by rank and fit."""
+        if not self._search.grows_by_more:
+            return run.parts()
+        # As much is left of it as of any, so it is liked as much as the last.
+        head = run.head(self._free)
+        head.rank = self._rank(pool_id, head.cpus)
+        highest = self._search.judgement.pulls.highest(run.cpus[-1] & self._free)
+        return (head,) if -head.rank[0] >= highest else run.parts()
 
     def _closures(self, parts: Sequence[BrokenPart]) -> Iterator[BrokenPart]:
         """Each part with all others on which nothing more breaks."""
@@ -355,31 +380,3 @@ class _Breaking:
                 if not other.broken & ~one.broken and not other.cpus & ~within:
                     found |= other.cpus
             yield one if found == one.cpus else self._part(one.region, found, one.broken)
-
-
-class _Run(Struct):
-    """The first parts of a region together, each time one more of them: they cost the same."""
-
-    region: int
-    cost: int
-    cpus: Sequence[int]
-    broken: Sequence[int]
-
-    def head(self, left: int) -> BrokenPart:
-        """The first of them by rank: of those with as many cpus left as the last the smallest."""
-        last = self.cpus[-1]
-        key = (last & left).bit_count(), -lowest_cpu(last)
-        at = bisect_left(
-            range(len(self.cpus) - 1),
-            key,
-            key=lambda at: ((self.cpus[at] & left).bit_count(), -lowest_cpu(self.cpus[at])),
-        )
-        return self._part(at)
-
-    def parts(self) -> Iterator[BrokenPart]:
-        """All of them."""
-        return map(self._part, range(len(self.cpus)))
-
-    def _part(self, at: int) -> BrokenPart:
-        cpus = self.cpus[at]
-        return BrokenPart(self.region, cpus, self.broken[at], self.cost, lowest_cpu(cpus))
