@@ -49,6 +49,8 @@ class Domains:
         """All cpus of the domains of a level that hold some of a mask of cpus."""
         self.size_max = lru_cache(maxsize=_KNOWN_SETS)(partial(_size_max, self._masks))
         """How many of a mask of cpus a domain of a level has at most."""
+        self.nest = lru_cache(maxsize=len(_LEVELS) ** 2)(self._nest)
+        """Whether each domain of a level is in one of a wider level."""
 
     def masks(self, level: Level) -> tuple[int, ...]:
         """The domains of a level, by their lowest cpu."""
@@ -82,6 +84,10 @@ class Domains:
                 for cpu in iter_bits(mask):
                     found[cpu] = first
         return found
+
+    def _nest(self, level: Level, wider: Level) -> bool:
+        holders = self.holders(wider)
+        return not any(mask & ~holders[lowest_cpu(mask)] for mask in self._masks[level])
 
     def parts(self, level: Level, cpus: int) -> list[int]:
         """The parts of some cpus in each domain of a level, by the domains' lowest cpus.

@@ -18,7 +18,7 @@ class BrokenRun(Struct):
     broken: Sequence[int]
 
     def head(self, left: int) -> BrokenPart:
-        """The part that is first by rank: of those with as many cpus left as the last the smallest."""
+        """The first by rank: the smallest with as many cpus left as the last."""
         last = self.cpus[-1]
         key = (last & left).bit_count(), -lowest_cpu(last)
         at = bisect_left(
