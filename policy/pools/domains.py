@@ -4,12 +4,13 @@ A level that a machine does not have is the next wider one that it has. Levels n
 sub-NUMA clustering an L3 group holds several NUMA nodes, elsewhere it is the other way round.
 """
 
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
 from ...topology.model.machine import Level, Machine
-from ...topology.sets.cpuset import CpuSet, iter_bits
+from ...topology.sets.cpuset import CpuSet, iter_bits, lowest_cpu
 from ..cpus.cpu_blocks import CpuBlocks
 
 _LEVELS: Final = tuple(Level)
@@ -40,6 +41,7 @@ class Domains:
         blocks = {level: CpuBlocks(masks) for level, masks in self._masks.items()}
         self._blocks: Mapping[Level, CpuBlocks] = blocks
         self._holders: dict[Level, Mapping[int, int]] = {}
+        self._firsts: dict[Level, Sequence[int]] = {}
         # The containers of one pool share one set of cpus, and there are few others.
         self.indexes = lru_cache(maxsize=_KNOWN_SETS)(partial(_indexes, blocks))
         """The domains of a level that hold some of a mask of cpus, by their lowest cpus."""
@@ -47,6 +49,8 @@ class Domains:
         """All cpus of the domains of a level that hold some of a mask of cpus."""
         self.size_max = lru_cache(maxsize=_KNOWN_SETS)(partial(_size_max, self._masks))
         """How many of a mask of cpus a domain of a level has at most."""
+        self.nest = lru_cache(maxsize=len(_LEVELS) ** 2)(self._nest)
+        """Whether each domain of a level is in one of a wider level."""
 
     def masks(self, level: Level) -> tuple[int, ...]:
         """The domains of a level, by their lowest cpu."""
@@ -68,6 +72,22 @@ class Domains:
             found = {cpu: mask for mask in self._masks[level] for cpu in iter_bits(mask)}
             self._holders[level] = found
         return found
+
+    def firsts(self, level: Level) -> Sequence[int]:
+        """The lowest cpu of the domain of a level in which each cpu is, by the cpu's number."""
+        found = self._firsts.get(level)
+        if found is None:
+            # Two bytes each, for there may be thousands.
+            found = self._firsts[level] = array("h", bytes(2 * self.everything.bit_length()))
+            for mask in self._masks[level]:
+                first = lowest_cpu(mask)
+                for cpu in iter_bits(mask):
+                    found[cpu] = first
+        return found
+
+    def _nest(self, level: Level, wider: Level) -> bool:
+        holders = self.holders(wider)
+        return not any(mask & ~holders[lowest_cpu(mask)] for mask in self._masks[level])
 
     def parts(self, level: Level, cpus: int) -> list[int]:
         """The parts of some cpus in each domain of a level, by the domains' lowest cpus.

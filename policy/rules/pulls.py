@@ -1,7 +1,7 @@
 """Pulls of preferred rules: how much the domains of each level attract a newcomer, or repel it."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import iter_bits
@@ -10,6 +10,20 @@ from ..pools.domains import Domains
 SCALE: Final = 720_720
 """Divisible by all numbers to 16: shares of few domains are exact."""
 _SCORES_MAX: Final = 64
+
+
+class _OfLevel(NamedTuple):
+    """Pulls of the domains of one level, and what is asked of it again and again."""
+
+    level: Level
+    weights: Mapping[int, int]
+    """By the lowest cpu of each domain that pulls."""
+    pulling: int
+    """Those cpus, as a mask."""
+    by_weight: tuple[tuple[int, int], ...]
+    """Domains of one weight together, as masks: there are far fewer weights than domains."""
+    holders: Mapping[int, int]
+    firsts: Sequence[int]
 
 
 class Pulls:
@@ -24,8 +38,7 @@ class Pulls:
         # Masks of the cpus of all domains that pull, and of those domains by level.
         self._reach = 0
         self._pulling: dict[Level, int] = {}
-        # Domains of one weight together, as masks: there are far fewer weights than domains.
-        self._by_weight: dict[Level, tuple[tuple[int, int], ...]] = {}
+        self._levels: Sequence[_OfLevel] = ()
         self._ranked: tuple[int, ...] | None = None
 
     def __bool__(self) -> bool:
@@ -60,11 +73,15 @@ class Pulls:
         self._sort()
 
     def _sort(self) -> None:
+        domains, found = self._domains, list[_OfLevel]()
         for level, weights in self._weights.items():
             by_weight: dict[int, int] = {}
             for bit, weight in weights.items():
                 by_weight[weight] = by_weight.get(weight, 0) | 1 << bit
-            self._by_weight[level] = tuple(by_weight.items())
+            some, pulling = tuple(by_weight.items()), self._pulling[level]
+            holders, firsts = domains.holders(level), domains.firsts(level)
+            found.append(_OfLevel(level, weights, pulling, some, holders, firsts))
+        self._levels = found
 
     def _spread_over(self, level: Level, indexes: int, weight: int) -> None:
         of_level = self._weights.setdefault(level, {})
@@ -85,39 +102,53 @@ class Pulls:
             self._spread()
         if not cpus & self._reach:
             return 0
-        total, lowest = 0, (cpus & -cpus).bit_length() - 1
-        for level, weights in self._by_weight.items():
-            domain = self._domains.holders(level).get(lowest, 0)
-            if not cpus & ~domain:
-                # The parts of pools that rules about narrow domains leave are thousands.
-                first = (domain & -domain).bit_length() - 1
-                total += self._weights[level].get(first, 0) * SCALE
+        # The parts of pools that rules about narrow domains leave are thousands, and most of them
+        # are in one domain of each level.
+        whole, shares, lowest = 0, 0, (cpus & -cpus).bit_length() - 1
+        for level, of_level, pulling, weights, holders, firsts in self._levels:
+            if not cpus & ~holders.get(lowest, 0):
+                whole += of_level.get(firsts[lowest], 0)
                 continue
             indexes = self._domains.indexes(level, cpus)
-            pulling, found = indexes & self._pulling[level], 0
+            pulling, found = indexes & pulling, 0
             if pulling.bit_count() < len(weights):
                 # Containers of many rules draw with as many weights, and most parts are small.
-                of_level, weights = self._weights[level], ()
+                weights = ()
                 while pulling:
                     bit = pulling & -pulling
                     found += of_level[bit.bit_length() - 1]
                     pulling ^= bit
             for weight, some in weights if pulling else ():
                 found += weight * (pulling & some).bit_count()
-            total += found * SCALE // indexes.bit_count()
-        return total
+            shares += found * SCALE // indexes.bit_count()
+        return whole * SCALE + shares
+
+    def highest(self, cpus: int) -> int:
+        """The sum that no part of some cpus exceeds. O(levels x weights)."""
+        if self._added:
+            self._spread()
+        total = 0
+        for one in self._levels:
+            indexes = self._domains.indexes(one.level, cpus)
+            weights = [weight for weight, some in one.by_weight if some & indexes]
+            if indexes & ~one.pulling:
+                weights.append(0)
+            total += max(weights, default=0)
+        return total * SCALE
 
     def are_same_within(self, cpus: int) -> bool:
         """Whether all of some cpus are in one domain of every level that pulls."""
         indexes = self._domains.indexes
-        for level in self._by_weight:
-            some = indexes(level, cpus)
+        for one in self._levels:
+            some = indexes(one.level, cpus)
             if some & (some - 1):
                 return False
         return True
 
     def best(self, free: int, count: int) -> int:
         """The most attractive of some cpus, at least `count` of them where there are as many."""
+        if free.bit_count() <= count:
+            return free & self._domains.everything
         surely, rest = self.taken_first(free, count)
         return surely | rest
 
@@ -141,8 +172,8 @@ class Pulls:
     def _by_score(self) -> tuple[int, ...]:
         """All cpus by what a single one of them scores, the most attractive first."""
         by_score = {0: self._domains.everything}
-        for level, weights in self._by_weight.items():
-            by_score = self._divided(by_score, level, dict(weights))
+        for one in self._levels:
+            by_score = self._divided(by_score, one.level, dict(one.by_weight))
         return tuple(by_score[score] for score in sorted(by_score, reverse=True))
 
     def _divided(

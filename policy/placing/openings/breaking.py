@@ -12,17 +12,20 @@ from msgspec import Struct, field
 from ....topology.sets.cpuset import lowest_cpu
 from ...model.grant import Dropped
 from ..judging.restriction import Restriction
-from .breaking_costs import RULE, BreakingCosts, BrokenPart, distinct
+from .breaking_costs import CPU_BITS, RULE, BreakingCosts, BrokenPart, distinct
+from .broken_run import BrokenRun
 from .openings import Openings, OpeningSearch
+from .part_ranks import RANK, PartRanks
 
 _CLOSURES_MAX: Final = 16
 """Of a pool with more parts than these, single ones and the first few together are tried."""
 
+_FEWEST: Final = 2
+"""Parts that are together."""
+
 _CPUS: Final = attrgetter("cpus")
 _BROKEN: Final = attrgetter("broken")
 _ORDER: Final = attrgetter("order")
-_RANK: Final = attrgetter("rank")
-_COST_AND_RANK: Final = attrgetter("cost", "rank")
 _REGION: Final = attrgetter("region")
 
 
@@ -85,10 +88,12 @@ class _Nest(Struct):
     """How many it has, those held in pools inside as well, but no pieces."""
     cpus: int = 0
     """Their cpus."""
+    broken: int = 0
+    """The rules that break on some of those."""
     best: BrokenPart | None = None
     """The first of them by cost and rank that may fit, where ranks are the same everywhere."""
-    first: Sequence[BrokenPart] = ()
-    """The two of them that are tried together first."""
+    ends: Sequence[BrokenPart] = ()
+    """The two of them that are tried together first, and the one that is added last."""
 
 
 class _Breaking:
@@ -101,14 +106,8 @@ class _Breaking:
     def __init__(self, search: OpeningSearch, costs: BreakingCosts, regions: Sequence[int]) -> None:
         self._search = search
         self._costs = costs
-        request, ledger = search.request, search.ledger
-        # Which cpus of a region are left does not depend on the pool, but where isolated ones may
-        # serve in some pools, and not in others.
-        isolated = ledger.free_isolated[-1].bit_count()
-        self._keeps_ranks = not (request.wants_isolated and isolated >= request.exclusive)
-        is_drawn = bool(search.judgement.pulls) or not self._keeps_ranks
-        self._left = None if is_drawn else ledger.free_sharable[-1]
-        """All cpus that are left, where nothing draws to some of them."""
+        request = search.request
+        self._ranks = PartRanks(search)
         self._has_only_own = not (request.needs_shared_cpu or request.wants_isolated)
         self._is_one_region = len(regions) < 2
         self._has_unions = self._ranks_all = False
@@ -123,7 +122,7 @@ class _Breaking:
         atoms_of = [costs.atoms(region) for region in regions]
         self._has_unions = any(len(atoms) > 1 for atoms in atoms_of)
         are_many = sum(map(len, atoms_of)) > _CLOSURES_MAX
-        self._ranks_all = self._keeps_ranks and (are_many or self._left is not None)
+        self._ranks_all = self._ranks.are_kept and (are_many or self._ranks.left is not None)
         for number, atoms in enumerate(atoms_of):
             for cpus, broken in atoms:
                 part = self._part(number, cpus, broken)
@@ -137,16 +136,17 @@ class _Breaking:
         for pool, nest in zip(pools, nests, strict=True):
             inner = [nests[child] for child in pool.children if nests[child].count]
             nest.count = len(nest.held) + sum([one.count for one in inner])
-            nest.cpus = reduce(int.__or__, map(_CPUS, nest.held), 0)
-            for one in inner:
-                nest.cpus |= one.cpus
+            nest.cpus = reduce(int.__or__, map(_CPUS, [*nest.held, *inner]), 0)
+            nest.broken = reduce(int.__or__, map(_BROKEN, [*nest.held, *inner]), 0)
             if self._ranks_all:
                 # Of hundreds of parts those pools that are around few pools look at none.
                 some = [one for one in nest.held if one.may_fit]
                 some += [one.best for one in inner if one.best is not None]
-                nest.best = min(some, key=_COST_AND_RANK, default=None)
-                some = [*nest.held, *(part for one in inner for part in one.first)]
-                nest.first = sorted(some, key=_ORDER)[:2] if len(some) > 1 else some
+                nest.best = self._ranks.best(some)
+            if self._has_unions and self._is_one_region:
+                some = [*nest.held, *(part for one in inner for part in one.ends)]
+                some.sort(key=_ORDER)
+                nest.ends = [*some[:2], some[-1]] if len(some) > 2 else some
 
     def _cut(self, part: BrokenPart, pool_id: int) -> None:
         """Divide a part of a pool among the pools inside."""
@@ -163,12 +163,10 @@ class _Breaking:
         bit = cpus & -cpus
         lowest = bit.bit_length() - 1
         cost = self._costs.cost(cpus, broken, lowest)
-        order, rank = (broken.bit_count(), lowest), None
-        if self._left is not None:
-            rank = 0, -(self._left & cpus).bit_count(), bit, cpus
-        elif self._ranks_all:
-            rank = self._rank(self._search.tree.root.id, cpus)
+        order, rank = broken.bit_count() << CPU_BITS | lowest, None
         may_fit = self._search.may_fit_anywhere(cpus)
+        if may_fit and self._ranks.left is not None:
+            rank = 0, -(self._ranks.left & cpus).bit_count(), bit, cpus
         return BrokenPart(region, cpus, broken, cost, lowest, order, rank, may_fit)
 
     def _parts(self, pool_id: int) -> list[BrokenPart]:
@@ -200,7 +198,7 @@ class _Breaking:
         if self._ranks_all and (
             not self._has_unions or (self._is_one_region and count > _CLOSURES_MAX)
         ):
-            return self._least_of_many(pool_id, nest)
+            return self._least_of_many(pool_id, nest, cpus)
         parts = self._parts(pool_id)
         by_region = [parts]
         if not self._is_one_region:
@@ -208,26 +206,30 @@ class _Breaking:
         single: list[BrokenPart] = []
         for some in by_region:
             single += self._closures(some) if 1 < len(some) <= _CLOSURES_MAX else some
-        return self._least_union(pool_id, by_region, self._first_that_fits(pool_id, single))
+        found = self._first_that_fits(pool_id, single)
+        is_known, union = self._union_at_once(pool_id, nest, cpus, found)
+        if is_known:
+            return union
+        runs = (run for some in by_region for run in self._runs(some, found))
+        return self._least_union(pool_id, runs, found)
 
-    def _least_of_many(self, pool_id: int, nest: _Nest) -> BrokenPart | None:
+    def _least_of_many(self, pool_id: int, nest: _Nest, cpus: int) -> BrokenPart | None:
         """The same where parts that are together on no more rules are not looked for."""
         some = [one for one in nest.pieces if one.may_fit]
         if nest.best is not None:
             some.append(nest.best)
-        found = min(some, key=_COST_AND_RANK, default=None)
+        found = self._ranks.best(some)
         parts: list[BrokenPart] | None = None
         if found is not None and not self._fits(pool_id, found):
             parts = self._parts(pool_id)
             found = self._first_that_fits(pool_id, parts)
         if not self._has_unions:
             return found
-        if found is not None:
-            one, other = sorted([*nest.first, *nest.pieces], key=_ORDER)[:2]
-            if self._cost(one.cpus | other.cpus, one.broken | other.broken) > found.cost:
-                # Nothing that is added makes it cheaper.
-                return found
-        return self._least_union(pool_id, [parts or self._parts(pool_id)], found)
+        is_known, union = self._union_at_once(pool_id, nest, cpus, found)
+        if is_known:
+            return union
+        runs = self._runs(parts or self._parts(pool_id), found)
+        return self._least_union(pool_id, runs, found)
 
     def _cost(self, cpus: int, broken: int) -> int:
         return self._costs.cost(cpus, broken, lowest_cpu(cpus))
@@ -257,46 +259,71 @@ class _Breaking:
         """The first part by rank that fits, of some that cost as much."""
         if len(parts) > 1:
             # The first fits as a rule.
-            first = self._best_of_equals(pool_id, parts)
+            first = self._ranks.best_of_equals(pool_id, parts)
             if self._fits(pool_id, first):
                 return first
-            parts = sorted(parts, key=_RANK)[1:]
+            parts = sorted(parts, key=RANK)[1:]
         return next((one for one in parts if self._fits(pool_id, one)), None)
 
-    def _best_of_equals(self, pool_id: int, parts: Sequence[BrokenPart]) -> BrokenPart:
-        """The first part by rank, of some that cost as much."""
-        for one in parts:
-            if one.rank is None or not self._keeps_ranks:
-                # How much it is liked takes long to tell.
-                one.rank = self._rank(pool_id, one.cpus)
-        return min(parts, key=_RANK)
-
-    def _rank(self, pool_id: int, cpus: int) -> tuple[int, int, int, int]:
-        search = self._search
-        liking, free = search.liking(pool_id, cpus), search.free(pool_id, cpus)
-        return -liking, -free, cpus & -cpus, cpus
-
     def _least_union(
-        self, pool_id: int, by_region: Sequence[Sequence[BrokenPart]], found: BrokenPart | None
+        self, pool_id: int, runs: Iterable[BrokenRun], found: BrokenPart | None
     ) -> BrokenPart | None:
         """What costs least and fits of some parts of regions together, and of one that fits."""
-        most = None if found is None else found.cost
-        by_cost: dict[int, list[_Run]] = {}
-        for parts in by_region:
-            for run in self._runs(parts, most) if len(parts) > 1 else ():
-                by_cost.setdefault(run.cost, []).append(run)
+        by_cost: dict[int, list[BrokenRun]] = {}
+        for run in runs:
+            by_cost.setdefault(run.cost, []).append(run)
         for cost in sorted(by_cost):
-            known = [found] if found is not None and cost == most else []
+            known = [found] if found is not None and cost == found.cost else []
             best = self._best_of_runs(pool_id, by_cost[cost], known)
             if best is not None:
                 return best
         return found
 
-    def _runs(self, parts: Sequence[BrokenPart], most: int | None) -> "Iterator[_Run]":
+    def _union_at_once(
+        self, pool_id: int, nest: _Nest, cpus: int, known: BrokenPart | None
+    ) -> tuple[bool, BrokenPart | None]:
+        """Whether the same is told by what is known of a pool's parts as a whole, and it.
+
+        `cpus`: all of theirs.
+        """
+        search, ranks = self._search, self._ranks
+        if not (self._is_one_region and ranks.are_kept):
+            return False, None
+        ends = sorted([*nest.ends, *nest.pieces], key=_ORDER)
+        if len(ends) < _FEWEST:
+            return True, known
+        one, other = ends[:2]
+        least = self._cost(one.cpus | other.cpus, one.broken | other.broken)
+        if (known is not None and least > known.cost) or not search.may_ever_fit(cpus):
+            # Nothing that is added makes it cheaper.
+            return True, known
+        broken = reduce(int.__or__, map(_BROKEN, nest.pieces), nest.broken)
+        needed = cpus & ranks.free | cpus & -cpus
+        if not ends[-1].cpus & needed or self._cost(cpus, broken) != least:
+            return False, None
+        # All unions cost the same, and the last alone has all that is left.
+        last = BrokenPart(one.region, cpus, broken, least, lowest_cpu(cpus))
+        if ranks.left is None or (known is not None and least == known.cost):
+            last.rank = ranks.rank(pool_id, cpus)
+            if ranks.left is None and -last.rank[0] < ranks.highest(cpus):
+                return False, None
+            if known is not None and least == known.cost:
+                last = ranks.best_of_equals(pool_id, [last, known])
+            if last is known:
+                return True, known
+        if search.fits(pool_id, cpus):
+            return True, last
+        return search.grows_by_more, known
+
+    def _runs(self, parts: Sequence[BrokenPart], known: BrokenPart | None) -> Iterator[BrokenRun]:
         """The first two parts of a region together, the first three, and so on, up to a cost.
 
-        Those that may fit; nothing that is added makes one cheaper, or takes cpus from it.
+        Those that may fit; nothing that is added makes one cheaper, or takes cpus from it. `known`:
+        what fits, and must cost no less.
         """
+        if len(parts) < _FEWEST:
+            return
+        most = None if known is None else known.cost
         ordered = sorted(parts, key=_ORDER)
         one, other = ordered[:2]
         least = self._cost(one.cpus | other.cpus, one.broken | other.broken)
@@ -320,27 +347,36 @@ class _Breaking:
             end = count
             if here != highest:
                 end = bisect_right(range(count), here, lo=begin + 1, key=cost)
-            yield _Run(one.region, here, cpus[begin:end], broken[begin:end])
+            yield BrokenRun(one.region, here, cpus[begin:end], broken[begin:end])
             begin = end
 
     def _best_of_runs(
-        self, pool_id: int, runs: "Sequence[_Run]", known: list[BrokenPart]
+        self, pool_id: int, runs: Sequence[BrokenRun], known: list[BrokenPart]
     ) -> BrokenPart | None:
         """The best of unions that cost as much, and of another part that fits."""
-        if self._left is not None:
-            grows_by_more = self._search.grows_by_more
-            if grows_by_more:
-                runs = [one for one in runs if self._search.fits(pool_id, one.cpus[-1])]
-            heads = [*(one.head(self._left) for one in runs), *known]
-            for one in heads:
+        grows_by_more = self._search.grows_by_more
+        if grows_by_more:
+            runs = [one for one in runs if self._search.fits(pool_id, one.cpus[-1])]
+        if self._ranks.left is not None:
+            heads = [*(one.head(self._ranks.left) for one in runs), *known]
+            for one in heads if len(heads) > 1 else ():
                 cpus = one.cpus
-                one.rank = 0, -(self._left & cpus).bit_count(), cpus & -cpus, cpus
-            best = min(heads, key=_RANK, default=None)
+                one.rank = 0, -(self._ranks.left & cpus).bit_count(), cpus & -cpus, cpus
+            best = min(heads, key=RANK, default=None)
             # Of those that have as much left one fits as well as another.
             if best is None or grows_by_more or best in known or self._fits(pool_id, best):
                 return best
-        every = [one for run in runs for one in run.parts()]
+        every = [one for run in runs for one in self._most_liked(pool_id, run)]
         return self._first_of_equals(pool_id, [*every, *known])
+
+    def _most_liked(self, pool_id: int, run: BrokenRun) -> Iterable[BrokenPart]:
+        """The parts of a run that may be the first of it by rank and fit."""
+        if not self._search.grows_by_more:
+            return run.parts()
+        # As much is left of it as of any, so it is liked as much as the last.
+        head = run.head(self._ranks.free)
+        head.rank = self._ranks.rank(pool_id, head.cpus)
+        return (head,) if -head.rank[0] >= self._ranks.highest(run.cpus[-1]) else run.parts()
 
     def _closures(self, parts: Sequence[BrokenPart]) -> Iterator[BrokenPart]:
         """Each part with all others on which nothing more breaks."""
@@ -355,31 +391,3 @@ class _Breaking:
                 if not other.broken & ~one.broken and not other.cpus & ~within:
                     found |= other.cpus
             yield one if found == one.cpus else self._part(one.region, found, one.broken)
-
-
-class _Run(Struct):
-    """The first parts of a region together, each time one more of them: they cost the same."""
-
-    region: int
-    cost: int
-    cpus: Sequence[int]
-    broken: Sequence[int]
-
-    def head(self, left: int) -> BrokenPart:
-        """The first of them by rank: of those with as many cpus left as the last the smallest."""
-        last = self.cpus[-1]
-        key = (last & left).bit_count(), -lowest_cpu(last)
-        at = bisect_left(
-            range(len(self.cpus) - 1),
-            key,
-            key=lambda at: ((self.cpus[at] & left).bit_count(), -lowest_cpu(self.cpus[at])),
-        )
-        return self._part(at)
-
-    def parts(self) -> Iterator[BrokenPart]:
-        """All of them."""
-        return map(self._part, range(len(self.cpus)))
-
-    def _part(self, at: int) -> BrokenPart:
-        cpus = self.cpus[at]
-        return BrokenPart(self.region, cpus, self.broken[at], self.cost, lowest_cpu(cpus))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -13,6 +14,8 @@ from ..judging.restriction import Restriction
 
 RULE: Final = 1 << 16
 """The cost of a broken rule; of two places that break as many, one breaks fewer of residents."""
+CPU_BITS: Final = 16
+"""More than any number of a cpu has."""
 _ATOMS_MAX: Final = 64
 
 
@@ -28,7 +31,7 @@ class BrokenPart(Struct):
     """What it costs to be on all of them."""
     lowest: int
     """The lowest of the cpus."""
-    order: tuple[int, int] = (0, 0)
+    order: int = 0
     """Its place among those that are tried together: first where few rules break."""
     rank: tuple[int, int, int, int] | None = None
     """Its rank among those that cost as much, where somebody asked for it."""
@@ -58,8 +61,18 @@ def distinct(rules: Sequence[Restriction]) -> list[WeakRule]:
 _Choosing = tuple[Mapping[int, int], Sequence[WeakRule], int, int]
 """Rules that ask for one domain of a level: the domains by cpu, the rules, the cpus that break some
 of them, and what all of them cost."""
-_Price = tuple[int, Sequence[_Choosing]]
-"""What broken rules cost, and the others that a wide place breaks, the narrowest level first."""
+
+
+class _Price(NamedTuple):
+    """The cost of broken rules, and of the others that ask for one domain."""
+
+    cost: int
+    choosing: Sequence[_Choosing]
+    """The others, which a wide place breaks, the narrowest level first."""
+    forbidden: int
+    """Cpus that break some of the others."""
+    narrowest: Mapping[int, int]
+    """By cpu the domain outside which no other is left; none where levels do not nest."""
 
 
 class BreakingCosts:
@@ -86,7 +99,12 @@ class BreakingCosts:
 
         `lowest`: the number of the lowest of its cpus.
         """
-        cost, choosing = self._of_broken.get(broken) or self._price(broken)
+        cost, choosing, all_forbidden, narrowest = self._of_broken.get(broken) or self._price(
+            broken
+        )
+        if not cpus & all_forbidden and not cpus & ~narrowest.get(lowest, 0):
+            # Most parts are in one domain of each level.
+            return cost
         for holders, rules, forbidden, all_of_them in choosing:
             if cpus & ~holders.get(lowest, 0):
                 cost += all_of_them
@@ -103,13 +121,20 @@ class BreakingCosts:
                 forbidden = reduce(int.__or__, [one.rule.forbidden for one in rules])
                 together = sum([one.cost for one in rules])
                 found.append((self._domains.holders(level), rules, forbidden, together))
-        known = self._of_broken[broken] = cost, found
+        levels = [level for level, some in self._choosing if any(not broken & at for at, _ in some)]
+        everywhere = reduce(int.__or__, [forbidden for _, _, forbidden, _ in found], 0)
+        narrowest: Mapping[int, int] = {}
+        if found and all(self._domains.nest(*pair) for pair in pairwise(levels)):
+            narrowest = found[0][0]
+        known = self._of_broken[broken] = _Price(cost, found, everywhere, narrowest)
         return known
 
     def rest_around(self, part: BrokenPart, cpus: int) -> int:
         """The rest of some cpus in all domains that rules ask for which a part does not break."""
         rest, own, lowest = cpus & ~part.cpus, part.cpus, part.lowest
-        for holders, _, _, _ in (self._of_broken.get(part.broken) or self._price(part.broken))[1]:
+        for holders, _, _, _ in (
+            self._of_broken.get(part.broken) or self._price(part.broken)
+        ).choosing:
             domain = holders.get(lowest, 0)
             if not own & ~domain:
                 rest &= domain

@@ -64,13 +64,14 @@ class OpeningSearch:
 
     def regions(self, everything: int, own: Sequence[Restriction]) -> list[int]:
         """The sets of cpus of which the newcomer has to stay in one."""
-        found = [everything]
+        wanted = everything
         # Many rules may ask for the same domains.
-        for (level, _), choices in {(one.level, one.choices): one.choices for one in own}.items():
+        for choices in {(one.level, one.choices): one.choices for one in own}.values():
             if choices:
-                wanted, parts = reduce(int.__or__, choices), self.judgement.domains.parts
-                found = [part for mask in found for part in parts(level, mask & wanted)]
-                found = found[:_REGIONS_MAX]
+                wanted &= reduce(int.__or__, choices)
+        found, parts = [wanted], self.judgement.domains.parts
+        for level in dict.fromkeys(one.level for one in own if one.choices):
+            found = [part for mask in found for part in parts(level, mask)][:_REGIONS_MAX]
         return found if everything else []
 
     def openings(

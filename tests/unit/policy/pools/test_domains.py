@@ -103,3 +103,12 @@ def test_domains_of_a_set_of_cpus_are_named_by_their_lowest_cpus() -> None:
     assert str(CpuSet(domains.indexes(Level.NUMA, cpus))) == "0,8,24"
     assert str(CpuSet(domains.covering(Level.NUMA, cpus))) == "0-15,24-31"
     assert str(CpuSet(domains.members(Level.SOCKET, 1 << 16))) == "16-31"
+
+
+def test_levels_nest_where_each_narrower_domain_is_in_a_wider_one() -> None:
+    machine = machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:1G")
+    wide = dataclasses.replace(machine, l3_groups=tuple(one.cpus for one in machine.sockets))
+    domains = Domains(wide, wide.online)
+    assert domains.nest(Level.CORE, Level.NUMA)
+    assert domains.nest(Level.NUMA, Level.L3)
+    assert not domains.nest(Level.L3, Level.NUMA)

@@ -1,0 +1,77 @@
+"""Laws of pulls: a sum of means over domains, whatever shortcut it is found by."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinfold.policy.pools.domains import Domains
+from pinfold.policy.rules.pulls import SCALE, Pulls
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Level
+from pinfold.topology.sets.cpuset import iter_bits, lowest_cpu
+
+MACHINE = machine_from_spec("socket:2 numa:2 l3:2 core:2 thread:2 mem:1G")
+DOMAINS = Domains(MACHINE, MACHINE.online)
+LEVELS = (Level.SOCKET, Level.NUMA, Level.L3, Level.CORE)
+MASKS = st.integers(1, MACHINE.online.mask)
+NARROW = st.sampled_from([one for level in LEVELS for one in DOMAINS.masks(level)])
+ADDED = st.lists(
+    st.tuples(st.sampled_from(LEVELS), MASKS | NARROW, st.sampled_from((-300, -7, 1, 40, 100))),
+    max_size=5,
+)
+
+
+def drawn(added: list[tuple[Level, int, int]]) -> Pulls:
+    pulls = Pulls(DOMAINS)
+    for level, cpus, weight in added:
+        pulls.add(level, cpus, weight)
+    return pulls
+
+
+def score(added: list[tuple[Level, int, int]], cpus: int) -> int:
+    """The same sum, domain by domain."""
+    total = 0
+    for level in dict.fromkeys(level for level, _, _ in added):
+        here = [one for one in DOMAINS.masks(level) if one & cpus]
+        weights = [
+            sum(weight for at, of, weight in added if at is level and of & one) for one in here
+        ]
+        total += sum(weights) * SCALE // len(here)
+    return total
+
+
+@given(ADDED, MASKS | NARROW)
+def test_a_score_is_the_sum_over_levels_of_the_mean_over_domains(
+    added: list[tuple[Level, int, int]], cpus: int
+) -> None:
+    assert drawn(added).score(cpus) == score(added, cpus)
+
+
+@given(ADDED, MASKS | NARROW, MASKS)
+def test_no_part_of_some_cpus_scores_more_than_the_highest(
+    added: list[tuple[Level, int, int]], cpus: int, part: int
+) -> None:
+    pulls = drawn(added)
+    highest = pulls.highest(cpus)
+    assert not cpus & part or pulls.score(cpus & part) <= highest
+    assert all(pulls.score(1 << one) <= highest for one in iter_bits(cpus))
+
+
+@given(ADDED, MASKS | NARROW, st.integers(1, 6))
+def test_the_best_cpus_are_the_highest_single_ones_and_all_that_are_alike(
+    added: list[tuple[Level, int, int]], cpus: int, count: int
+) -> None:
+    pulls = drawn(added)
+    best = pulls.best(cpus, count)
+    assert not best & ~cpus
+    assert best.bit_count() >= min(count, cpus.bit_count())
+    inside = [score(added, 1 << one) for one in iter_bits(best)]
+    outside = [score(added, 1 << one) for one in iter_bits(cpus & ~best)]
+    assert not outside or max(outside) < min(inside)
+
+
+def test_the_firsts_of_a_level_name_the_domain_of_each_cpu() -> None:
+    for level in Level:
+        holders, firsts = DOMAINS.holders(level), DOMAINS.firsts(level)
+        assert {cpu: firsts[cpu] for cpu in holders} == {
+            cpu: lowest_cpu(mask) for cpu, mask in holders.items()
+        }
