@@ -110,9 +110,8 @@ class _Family:
         self._labels: Sequence[object] = ()
         """The names and labels of all series, in whatever form they came."""
         self._pieces: list[bytes] = [self._head]
-        """The text of the last page: each second piece is a value."""
+        """What the last page was joined from: each second piece is a value."""
         self._values: Sequence[float] = ()
-        self._text = self._head
 
     def text_of_gauge(self, gauge: Gauge) -> bytes:
         """The lines of the values of a gauge, in their order."""
@@ -137,8 +136,8 @@ class _Family:
             # Many cpus have the same one.
             texts = {one: _text_of(one) for one in set(values)}
             self._pieces[1::2] = map(texts.__getitem__, values)
-            self._values, self._text = values, b"".join(self._pieces)
-        return self._text
+            self._values = values
+        return b"".join(self._pieces)
 
     def _learn(self, series: Iterable[tuple[str, Mapping[str, str]]]) -> None:
         """`series`: names with labels."""
@@ -157,7 +156,7 @@ class _Family:
                 line = form % labels
             pieces[-1] += line.encode()
             pieces += (b"", b"\n")
-        self._pieces, self._values, self._text = pieces, (), self._head
+        self._pieces, self._values = pieces, ()
 
     def _form(self, name: str, labels: Iterable[str]) -> str:
         """A line as the library writes it, with room for the values of the labels."""

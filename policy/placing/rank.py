@@ -128,7 +128,7 @@ _INSIDE: Final = 100
 """More than there are levels: pools inside the wanted level are nearer to it than wider ones."""
 
 Pools = Sequence[int]
-"""The ids of the pools a criterion is asked about; its column has their values, in their order."""
+"""The ascending ids of the pools a criterion is asked about; its column has their values."""
 
 
 def _unmet(contest: Contest, pools: Pools) -> Column:
@@ -291,7 +291,7 @@ def _pool_id(contest: Contest, pools: Pools) -> Column:
 
 
 def _at(values: Sequence[T], pools: Pools) -> Sequence[T]:
-    return list(map(values.__getitem__, pools))
+    return values if len(pools) == len(values) else list(map(values.__getitem__, pools))
 
 
 def _where_hinted(contest: Contest, column: Column, pools: Pools) -> Column:
