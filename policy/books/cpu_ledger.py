@@ -6,6 +6,8 @@ Cpu sets are plain int masks here and milli-cpus plain ints: this is the hot pat
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from functools import reduce
+from itertools import compress
+from operator import lt
 
 from msgspec.structs import replace
 
@@ -88,10 +90,8 @@ class Ledger:
     def room(self) -> Room:
         """The room of every pool. O(pools concerned) after a change, else O(1)."""
         if self._room is None or self._stale:
-            owed = Owed(
-                self.free_sharable, self._free_count, self._shared_milli, self._zero_requests
-            )
-            self._room = self._pool_room.measure(owed, self._stale)
+            sums = self._free_count, self._shared_milli, self._zero_requests
+            self._room = self._pool_room.measure(Owed(self.free_sharable, *sums), self._stale)
             self._stale = set[int]()
         return self._room
 
@@ -106,9 +106,9 @@ class Ledger:
         owed = self._owed
         if not owed:
             return counts
-        found, masks = list(counts), self.tree.masks
-        for pool_id, cut in enumerate(self.cuts_within(-1)):
-            if cut < wanted and cut < counts[pool_id] and masks[pool_id] & owed:
+        found, masks, cuts = list(counts), self.tree.masks, self.cuts_within(-1)
+        for pool_id in compress(range(len(cuts)), map(lt, cuts, counts)):
+            if cuts[pool_id] < wanted and masks[pool_id] & owed:
                 found[pool_id] = min(counts[pool_id], self.slice(PoolId(pool_id)).bit_count())
         return found
 

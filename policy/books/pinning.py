@@ -1,6 +1,8 @@
 """Pinnings of grants: the cpusets and memory sets that the kernel is told."""
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
+from operator import ne
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -70,8 +72,14 @@ class Pinner:
         self._cores = cores
         self._parents = [pool.parent for pool in ledger.tree.pools]
         self._reserved = ledger.tree.root.reserved
-        self._shared = tuple(pool.sharable for pool in ledger.tree.pools)
-        self._cpus = self._effective()
+        self._ids = [pool.id for pool in ledger.tree.pools]
+        self._masks = self._effective()
+        pairs = zip(self._masks, ledger.tree.pools, strict=True)
+        # One set for all that say the same.
+        shared = [
+            pool.sharable if pool.sharable.mask == one else CpuSet(one) for one, pool in pairs
+        ]
+        self._cpus = self._standing(shared)
         self._version = ledger.sharable_version
         self._told: dict[ContainerId, Pinning] = {}
         self.last_told: Mapping[ContainerId, Pinning] = self._told
@@ -197,13 +205,23 @@ class Pinner:
         if self._version == self._ledger.sharable_version:
             return []
         self._version = self._ledger.sharable_version
-        before, self._cpus = self._cpus, self._effective()
+        before, self._masks = self._masks, self._effective()
         self._widened.clear()
-        pairs = zip(before.shared, self._cpus.shared, strict=True)
-        return [PoolId(pool_id) for pool_id, (old, new) in enumerate(pairs) if old is not new]
+        # In C, as a large machine has hundreds of pools, and the cpus of few are others.
+        found = [*compress(self._ids, map(ne, before, self._masks))]
+        shared = [*self._cpus.shared]
+        for pool_id in found:
+            shared[pool_id] = CpuSet(self._masks[pool_id])
+        self._cpus = self._standing(shared)
+        return found
 
-    def _effective(self) -> PoolCpus:
-        """Each pool's free sharable cpus; where there are none, those of the nearest ancestor.
+    def _standing(self, shared: Sequence[CpuSet]) -> PoolCpus:
+        return PoolCpus(
+            shared=tuple(shared), reserved=self._reserved or shared[-1], cores=self._cores
+        )
+
+    def _effective(self) -> list[int]:
+        """Masks of each pool's free sharable cpus; without any, those of the nearest ancestor.
 
         Writing an empty cpuset would change nothing in the kernel and leave a container on every
         cpu, those of exclusive containers too.
@@ -217,13 +235,7 @@ class Pinner:
                     parent = self._parents[pool_id]
                     assert parent is not None
                     found[pool_id] = found[parent]
-        pairs = zip(found, self._shared, strict=True)
-        self._shared = tuple([one if one.mask == mask else CpuSet(mask) for mask, one in pairs])
-        return PoolCpus(
-            shared=self._shared,
-            reserved=self._reserved or self._shared[-1],
-            cores=self._cores,
-        )
+        return found
 
     def pinning(self, grant: Grant) -> Pinning:
         """The pinning of a container of this grant."""

@@ -1,7 +1,7 @@
 """The memory a request would get from each pool, one look per distinct set of nodes."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -191,7 +191,7 @@ class MemoryChoice(Struct):
         found = [self._look(index) for index in range(len(self._start.nodes))]
         return [found[index] for index in self._start.of_pool]
 
-    def are_usual(self, zones: Sequence[ZoneSummary | Dropped]) -> bool:
+    def are_usual(self, zones: Sequence[ZoneSummary | Dropped]) -> TypeGuard[Sequence[ZoneSummary]]:
         """Whether these are the zones of a request that fits at once, and nothing ranks them."""
         return zones is self._start.usual and self._start.is_usual_exact
 

@@ -5,6 +5,8 @@ is not there only because others have those cpus for themselves, must not follow
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
+from operator import not_
 
 from msgspec.structs import replace
 
@@ -139,10 +141,18 @@ def homeless(books: Books) -> tuple[Grant, ...]:
     """
     ledger = books.ledger
     # Of a pool that has cpus left, the grants that have not all of them.
-    pools = {PoolId(number) for number, free in enumerate(ledger.free_sharable) if not free}
+    free = ledger.free_sharable
+    pools = set(map(PoolId, compress(range(len(free)), map(not_, free))))
     pools.update(ledger.counted(one).pool_id for one in ledger.narrowed.ids)
-    sharing = (grant for one in sorted(pools) for grant in ledger.sharing(one).values())
-    return tuple(grant for grant in sharing if is_homeless(grant, books))
+    # Most share a pool with one that is narrowed, and have all of it.
+    return tuple(
+        [
+            grant
+            for pool_id in sorted(pools)
+            for grant in ledger.sharing(pool_id).values()
+            if (grant.within is not None or not free[pool_id]) and is_homeless(grant, books)
+        ]
+    )
 
 
 def is_homeless(grant: Grant, books: Books) -> bool:

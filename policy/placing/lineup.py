@@ -105,6 +105,10 @@ class Lineup(Struct, frozen=True, kw_only=True):
         is_own = contest.request.wants_isolated
         room = contest.room
         packed_room = packed(room)
+        # Those of usual requests are the same for all decisions as it is.
+        zones, own_zones = contest.zones, self.zones
+        if not contest.has_usual_memory:
+            zones, own_zones = _shared(zones), _shared(own_zones)
         columns = {name: getattr(contest, name) for name in _PACKED_ALONE}
         return replace(
             self,
@@ -113,7 +117,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
                 room=packed_room,
                 shared=beside(contest.shared, room, packed_room),
                 isolated=packed(contest.isolated) if is_own else contest.isolated,
-                zones=_shared(contest.zones),
+                zones=zones,
                 **{name: packed(column) for name, column in columns.items() if column},
             ),
             demands=tuple(
@@ -129,7 +133,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
                     for one in self.demands
                 ]
             ),
-            zones=_shared(self.zones),
+            zones=own_zones,
             rivals=(),
         )
 

@@ -111,6 +111,7 @@ class Chooser:
         free_of_priority: Sequence[int] = ()
         if (cpus := self._classes.get(request.priority)) is not None:
             free_of_priority = [(free & cpus).bit_count() for free in ledger.free_sharable]
+        is_usual = facts.memory.are_usual
         return Contest(
             request=request,
             zeros=self._zeros,
@@ -121,13 +122,16 @@ class Chooser:
             room=room,
             shared=shared,
             isolated=isolated,
-            zones=zones if _are_known(zones) else [_zone_of(one) for one in zones],
+            # Of a usual request it is known without a look at each.
+            zones=zones
+            if is_usual(zones) or _are_known(zones)
+            else [_zone_of(one) for one in zones],
             affinities=facts.affinities,
             hints=facts.hints,
             misfits_class=facts.misfits_class,
             neighbours=tuple(ledger.neighbours(CpuType.NORMAL)),
             free_of_priority=free_of_priority,
-            has_usual_memory=facts.memory.are_usual(zones),
+            has_usual_memory=is_usual(zones),
         )
 
 
