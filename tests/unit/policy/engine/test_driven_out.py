@@ -54,8 +54,9 @@ def test_who_asks_for_cpus_is_back_only_where_they_are_promised_to_nobody() -> N
     engine, share, back, filler = driven_out()
     engine.remove(filler.id)
     engine.update(back.id, Resources(cpu_request_milli=1000, cpu_limit_milli=1000))
-    assert placed(engine, taker := container_of("taker", 0.9, annotations=in_node(1))) == "3"
-    placed(engine, other := container_of("other", 0.1))
+    taker, other = container_of("taker", 0.9, annotations=in_node(1)), container_of("other", 0.1)
+    assert placed(engine, taker) == "3"
+    placed(engine, other)
     engine.remove(other.id)
     assert pool_of(engine, share) == "socket #0"
     engine.remove(taker.id)
