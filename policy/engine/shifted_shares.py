@@ -180,21 +180,27 @@ class ShiftedShares:
     def return_home(self) -> tuple[ContainerId, ...]:
         """Give containers that were left no cpu of their pool its cpus back, where there are some.
 
-        Or another place, where they found none so far in which their rules hold. A few at once, in
-        turn. Who must be apart from one that has just moved comes later: where that one runs shows
-        once it is told.
+        Or another place, where they found none so far in which their rules hold. Who asks for cpus
+        and found one stays there, unless a rule that insists does not hold and there is room at
+        home. A few at once, in turn. Who must be apart from one that has just moved comes later:
+        where that one runs shows once it is told.
         """
         moved: list[ContainerId] = []
         for container_id in tuple(self._homes)[:_RETURNS_MAX]:
             home = self._homes.pop(container_id)
             grant = self._books.ledger.grants.get(container_id)
-            if grant is None:
+            if grant is None or grant.pen is not None:
+                # A pen stays with its pool, whatever pool this one had before.
                 continue
-            found_none = grant.pool_id == home
-            if found_none and not is_homeless(grant, self._books):
-                continue
-            if not found_none and (grant.shared_milli or grant.exclusive):
-                continue
+            if grant.pool_id == home:
+                if not is_homeless(grant, self._books):
+                    continue
+            elif grant.shared_milli or grant.exclusive:
+                if not self._is_astray(container_id):
+                    continue
+                if self._books.ledger.room.grantable_milli[home] < grant.shared_milli:
+                    self._homes[container_id] = home
+                    continue
             self._settle(replace(grant, pool_id=home), home, moved)
             after = self._books.ledger.grants[container_id]
             if after.pool_id != home or is_homeless(after, self._books):
@@ -202,6 +208,13 @@ class ShiftedShares:
             if after != grant:
                 moved.append(container_id)
         return tuple(moved)
+
+    def _is_astray(self, container_id: ContainerId) -> bool:
+        """Whether a rule that insists does not hold where a container is."""
+        judgement, books = self._judged(container_id), self._books
+        here, pool_id = books.reach(container_id), books.pool_around(container_id)
+        rules = judgement.restrictions() if judgement is not None else ()
+        return any(not one.can_break and one.is_broken_by(here, pool_id) for one in rules)
 
     def leave_home(self, grant: Grant) -> None:
         """Let a container that gets this grant stay there, if that is another place than it has."""

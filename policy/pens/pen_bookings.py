@@ -104,8 +104,10 @@ class PenBookings:
             if len(regrown.booking.grant.exclusive) >= request.exclusive:
                 placement = regrown
         if isinstance(placement, Placement):
-            if request.exclusive and not pen.exclusive:
-                placement = planner.at_its_cpus(placement, judgements)
+            pool_id = placement.booking.grant.pool_id
+            is_closed = any(pool_id in one.closed_pools for one in firm)
+            if request.exclusive and (is_closed or not pen.exclusive):
+                placement = planner.at_its_cpus(placement, judgements, firm)
             begun = placement.booking.grant
             placement = kept_from("would begin", firm, begun, books, back) or placement
         if isinstance(placement, Placement):

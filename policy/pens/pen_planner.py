@@ -1,6 +1,6 @@
 """Plans of pens: their size next to what they have, where rules of those in them go on to hold."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -69,12 +69,24 @@ class PenPlanner:
         forbidden = 0
         for one in firm:
             forbidden |= one.forbidden
+        apart = ~forbidden if allowed is None else allowed & ~forbidden
+        if request.exclusive and pen.pool_id in _closed_by(firm):
+            for region in self._open_regions(pen, firm):
+                placement = self.plan(pen, request, apart & region, judgements)
+                if isinstance(placement, Placement):
+                    return placement
         if request.exclusive and forbidden:
-            apart = ~forbidden if allowed is None else allowed & ~forbidden
             placement = self.plan(pen, request, apart, judgements)
             if isinstance(placement, Placement):
                 return placement
         return self.plan(pen, request, allowed, judgements, runs=runs)
+
+    def _open_regions(self, pen: Grant, firm: Sequence[Restriction]) -> Iterator[int]:
+        """Masks of the pools from which no rule keeps a pen; those around it first. O(pools)."""
+        tree, closed = self._books.tree, _closed_by(firm)
+        for pool_id in dict.fromkeys((*tree.ancestors[pen.pool_id], *range(len(tree.pools)))):
+            if pool_id not in closed and not pen.exclusive.mask & ~tree.masks[pool_id]:
+                yield tree.masks[pool_id]
 
     def regrown(
         self, pen: Grant, then: Grant, request: Request, allowed: int | None, failure: Failure
@@ -119,13 +131,19 @@ class PenPlanner:
         grant = replace(booking.grant, memory=offer.zone)
         return replace(placement, booking=replace(booking, grant=grant, offer=offer))
 
-    def at_its_cpus(self, placement: Placement, judgements: Sequence[Judgement]) -> Placement:
-        """A pen in the smallest pool around its own cpus in which the same rules hold."""
+    def at_its_cpus(
+        self, placement: Placement, judgements: Sequence[Judgement], firm: Sequence[Restriction]
+    ) -> Placement:
+        """A pen in the smallest pool around its own cpus in which the same rules hold.
+
+        And those that insist, where there is such a pool.
+        """
         tree, grant = self._books.tree, placement.booking.grant
-        closed = closed_pools(judgements, grant.pool_id, firmly=False)
+        held = closed_pools(judgements, grant.pool_id, firmly=False)
         pool = tree.smallest_holding(grant.exclusive)
-        around = pool.id, *tree.ancestors[pool.id]
-        pool_id = next(one for one in around if one not in closed)
+        around = [one for one in (pool.id, *tree.ancestors[pool.id]) if one not in held]
+        closed = _closed_by(firm)
+        pool_id = next((one for one in around if one not in closed), around[0])
         grant = replace(grant, pool_id=pool_id)
         return replace(placement, booking=replace(placement.booking, grant=grant))
 
@@ -163,3 +181,8 @@ class PenPlanner:
         if isinstance(lifted, Failure):
             return placement
         return replace(lifted, booking=replace(lifted.booking, lifted=lift.lifted))
+
+
+def _closed_by(rules: Sequence[Restriction]) -> frozenset[int]:
+    """The pools that some rules keep a pen from."""
+    return frozenset[int]().union(*(one.closed_pools for one in rules))

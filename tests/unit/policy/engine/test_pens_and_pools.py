@@ -27,11 +27,11 @@ FRONT = {"group.pinfold.dev/pod": "front"}
 LAST = "socket #1: pool-name 'NUMA node #2' of {} keeps it out"
 
 
-def tied(one: Container, insists: str = "fail") -> Container:
-    """The container with a rule that it must be in the third NUMA node, cpus 8 to 11."""
+def tied(one: Container, insists: str = "fail", pool: str = "NUMA node #2") -> Container:
+    """The container with a rule that it must be in a pool: the third NUMA node, cpus 8 to 11."""
     told = {
         **one.pod.annotations,
-        f"pool-name.pinfold.dev/container.{one.name}": "NUMA node #2",
+        f"pool-name.pinfold.dev/container.{one.name}": pool,
         f"on-unsatisfiable.pinfold.dev/container.{one.name}": insists,
     }
     return replace(one, pod=replace(one.pod, annotations=told))
@@ -204,3 +204,40 @@ def test_a_group_that_ended_begins_nowhere_that_one_new_in_it_must_not_be() -> N
     soft = container_of("soft", 2, annotations={**FRONT, **POOL})
     placed(engine, soft)
     assert engine.decisions[soft.id].unmet != ()
+
+
+@pytest.mark.parametrize(
+    ("pool", "expected", "nodes"),
+    [
+        pytest.param("NUMA node #1", "4-5", "1", id="where it is"),
+        pytest.param("NUMA node #0", "2-3", "0", id="beside where it is"),
+        pytest.param("NUMA node #3", "12-13", "3", id="far away"),
+        pytest.param("socket #0", "4-5", "1", id="around where it is"),
+    ],
+)
+def test_a_pen_around_who_shares_begins_in_the_pool_on_which_the_other_one_insists(
+    pool: str, expected: str, nodes: str
+) -> None:
+    engine, own = engine_of(NODES), sharer(2)
+    placed(engine, own)
+    assert engine.decisions[own.id].pool == "NUMA node #1"
+    rest = tied(by_size(member("rest", 0, 2)), pool=pool)
+    assert placed(engine, rest) == cpus(engine, own) == expected
+    assert (pens(engine), engine.decisions[rest.id].pool) == ([expected], pool)
+    assert mems(engine, own) == mems(engine, rest) == nodes
+    assert engine.decisions[rest.id].unmet == ()
+
+
+@pytest.mark.parametrize(("pool", "expected"), [("socket #0", "4-6"), ("NUMA node #0", "")])
+def test_a_pen_around_own_cpus_begins_in_a_pool_on_which_one_insists_if_they_are_in_it(
+    pool: str, expected: str
+) -> None:
+    engine = engine_of(NODES)
+    own, rest = by_size(member("own", 1, 3)), tied(by_size(member("rest", 0, 3)), pool=pool)
+    assert placed(engine, own) == "4"
+    decision = engine.create(rest)
+    engine.check()
+    assert isinstance(decision.result, Grant) == bool(expected)
+    assert pens(engine) == [expected][: bool(expected)]
+    if expected:
+        assert (engine.decisions[rest.id].pool, engine.decisions[rest.id].unmet) == (pool, ())

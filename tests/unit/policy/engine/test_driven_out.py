@@ -1,0 +1,65 @@
+"""Containers that somebody drove out of their pool, and where they are once that one leaves."""
+
+from msgspec.structs import replace
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId, Resources
+from tests.unit.policy.engine.ruled_pods import apart, container_of, cpus, engine_of, placed, term
+
+
+def in_node(number: int) -> dict[str, str]:
+    return {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+
+
+def pool_of(engine: Engine, container: Container) -> str:
+    return engine.tree.pools[engine.grants[container.id].pool_id].name
+
+
+def driven_out() -> tuple[Engine, Container, Container, Container]:
+    """An engine, and one that asks for a share of cpus 2 and 3, the owner of these, and a filler.
+
+    The owner is back after a restart; the first one is on the reserved cpu, beside nobody from whom
+    it insists to be apart.
+    """
+    engine = engine_of("socket:1 numa:3 core:2 mem:4G")
+    owner, filler = container_of("owner", 2), container_of("filler", 1, annotations=in_node(2))
+    assert placed(engine, owner) == "2-3"
+    assert placed(engine, container_of("plug", 1, annotations=in_node(0))) == "1"
+    assert placed(engine, container_of("noisy", 1, annotations=in_node(2))) == "4"
+    assert placed(engine, filler) == "5"
+    engine.stop(owner.id)
+    rules = apart(term("numa", "noisy"))
+    share = container_of("share", 0.25, rules, fails=True, annotations=in_node(1))
+    assert placed(engine, share) == "2-3"
+    back = replace(owner, id=ContainerId("owner-again"))
+    assert placed(engine, back) == "2-3"
+    assert cpus(engine, share) == "0"
+    (told,) = engine.decisions[share.id].unmet
+    assert told.endswith("it wants pool NUMA node #1")
+    return engine, share, back, filler
+
+
+def test_who_asks_for_cpus_is_back_in_the_pool_on_which_it_insists() -> None:
+    engine, share, back, filler = driven_out()
+    engine.remove(filler.id)
+    assert cpus(engine, share) == "0"
+    engine.remove(back.id)
+    engine.check()
+    assert cpus(engine, share) == "2-3"
+    assert pool_of(engine, share) == "NUMA node #1"
+    assert engine.decisions[share.id].unmet == ()
+
+
+def test_who_asks_for_cpus_is_back_only_where_they_are_promised_to_nobody() -> None:
+    engine, share, back, filler = driven_out()
+    engine.remove(filler.id)
+    engine.update(back.id, Resources(cpu_request_milli=1000, cpu_limit_milli=1000))
+    taker, other = container_of("taker", 0.9, annotations=in_node(1)), container_of("other", 0.1)
+    assert placed(engine, taker) == "3"
+    placed(engine, other)
+    engine.remove(other.id)
+    assert pool_of(engine, share) == "socket #0"
+    engine.remove(taker.id)
+    engine.check()
+    assert pool_of(engine, share) == "NUMA node #1"
+    assert engine.decisions[share.id].unmet == ()
