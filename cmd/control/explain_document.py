@@ -4,6 +4,8 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.alternatives import find_alternatives
 from ...policy.inquiry.counted_rules import classified_of, counted_rules
@@ -19,17 +21,22 @@ def explain_document(
 ) -> ExplainDocument:
     """The explanation of a decision about a container, which may have been refused or be over.
 
-    `at`: when it was made, in seconds since 1970. Rules and alternatives are those of the snapshot,
-    candidates those of the decision.
+    `at`: when it was made, in seconds since 1970. The place, the rules and the alternatives are
+    those of the snapshot, candidates those of the decision.
     """
     is_granted = decided.result == GRANT
     now = snapshot.pinnings.get(container.id)
     pin = pin_document(now) if is_granted and now else None
+    pool = _pool(snapshot, container, decided)
+    if pool != decided.pool:
+        # Others needed room, or its pen or its pod grew: its cpus are those of another pool by now.
+        moved = f"it was placed in {decided.pool}; what happened since has put it into {pool}"
+        decided = replace(decided, notes=(*decided.notes, moved))
     return ExplainDocument(
         container=container.path,
         at=None if at is None else time_text(at),
         result=decided.result,
-        pool=decided.pool,
+        pool=pool,
         cpus=pin.cpus if pin else decided.cpus,
         mems=pin.mems if pin else decided.mems,
         decided_by=decided.decided_by,
@@ -50,6 +57,14 @@ def time_text(at: float) -> str:
     """A time in UTC. Source: RFC 3339."""
     moment = datetime.datetime.fromtimestamp(int(at), datetime.UTC)
     return moment.isoformat().replace("+00:00", "Z")
+
+
+def _pool(snapshot: Snapshot, container: Container, decided: DecisionDocument) -> str | None:
+    """The pool that a container is in by now; of one that is in none, that of the decision."""
+    grant = snapshot.grants.get(container.id)
+    if grant is None or decided.result != GRANT:
+        return decided.pool
+    return snapshot.tree.pools[grant.pool_id].name
 
 
 def _request(

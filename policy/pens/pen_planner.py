@@ -91,7 +91,7 @@ class PenPlanner:
     def regrown(
         self, pen: Grant, then: Grant, request: Request, allowed: int | None, failure: Failure
     ) -> Placement:
-        """What a pen had when a container left it that is back, as far as it is nobody's own.
+        """The size that a pen had when a container left it that is back, as far as is nobody's own.
 
         `failure`: why the pen cannot grow otherwise.
         """

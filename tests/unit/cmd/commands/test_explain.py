@@ -8,7 +8,11 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec import structs
 
+from pinfold.cmd.commands.node.explain import explanation_lines
+from pinfold.cmd.control.decision_document import decision_document
+from pinfold.cmd.control.explain_document import explain_document
 from pinfold.cmd.pinfold import main
 from pinfold.policy.manifests.manifest import parse_manifests
 
@@ -40,6 +44,19 @@ def fixture_node(tmp_path_factory: pytest.TempPathFactory) -> Generator[AskedNod
 
 def pinfold(node: AskedNode, *arguments: str) -> Result:
     return CliRunner().invoke(main, [*arguments, f"--control={node.path}"])
+
+
+def test_who_is_in_another_pool_by_now_is_told_to_be_there(node: AskedNode) -> None:
+    snapshot = node.daemon.engine.snapshot()
+    container_id = node.id_of("web")
+    container, decision = snapshot.containers[container_id], snapshot.decisions[container_id]
+    decided = decision_document(container, decision, {})
+    before = structs.replace(decided, pool="socket #0")
+    text = "\n".join(explanation_lines(explain_document(snapshot, container, before, None)))
+    assert text.startswith("default/shop/web is in socket #1 on cpus 6-7, memory 1, decided\n")
+    assert "note: it was placed in socket #0; what happened since has put it into socket #1" in text
+    unmoved = explanation_lines(explain_document(snapshot, container, decided, None))
+    assert not any("what happened since" in line for line in unmoved)
 
 
 def test_who_asks_does_not_wait_for_what_the_daemon_alone_needs(node: AskedNode) -> None:
