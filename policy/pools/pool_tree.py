@@ -129,7 +129,7 @@ class PoolTree(Struct, frozen=True, kw_only=True):
                 return pool
 
     def cpus_near(self, cpus: CpuSet, nodes: NodeSet) -> CpuSet:
-        """The cpus, of some, whose tightest pool has some of these memory nodes. O(cpus)."""
+        """Cpus, of these, whose tightest pool has some of the memory nodes. O(cpus)."""
         pools = {self.deepest[cpu] for cpu in cpus}
         mask = 0
         for pool_id in pools:
