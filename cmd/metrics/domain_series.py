@@ -9,7 +9,7 @@ from prometheus_client.samples import Sample
 from ...policy.engine.snapshot import Snapshot
 from ...policy.pools.pool_tree import PoolTree
 from ...topology.sets.cpuset import CpuSet, NodeSet
-from .event_counts import domains_of
+from .domain_levels import domains_of
 
 _Labels = Sequence[dict[str, str]]
 

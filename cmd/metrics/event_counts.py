@@ -1,13 +1,10 @@
 """Counts of what happened since the daemon's start, for metrics that only ever grow."""
 
 import threading
-from array import array
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Final
-
-from msgspec import Struct
 
 from ...nri.dispatch.report import (
     Adjusted,
@@ -25,7 +22,7 @@ from ...nri.dispatch.report import (
 )
 from ...policy.model.grant import Grant
 from ...topology.model.machine import Machine
-from ...topology.sets.cpuset import CpuSet, bit_runs, lowest_cpu
+from .domain_levels import DomainLevel
 
 BUCKETS_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Upper bounds of the buckets of durations; the last one, without a bound, is not among them."""
@@ -35,8 +32,6 @@ FAULT: Final = "fault"
 UNANNOUNCED: Final = "unannounced"
 REFUSED: Final = "refused"
 GRANTED: Final = "granted"
-DOMAIN_LEVELS: Final = ("socket", "die", "numa", "l3")
-"""The levels that operators look at."""
 _NEW: Final = ("create", "adopt")
 _UNCOUNTED_MAX: Final = 1024
 """Sets of cpus of placements whose alignment is worked out when somebody asks."""
@@ -89,7 +84,7 @@ class EventCounts:
         """Placements by the mask of their cpus: those that share a pool have the same."""
         self._machine: Machine | None = None
         """The machine of the levels."""
-        self._levels: Sequence[_Level] = ()
+        self._levels: Sequence[DomainLevel] = ()
 
     def __call__(self, happening: Happening) -> None:
         """Count it."""
@@ -120,7 +115,7 @@ class EventCounts:
         with self._lock:
             masks, self._uncounted = self._uncounted, Counter()
             if masks and machine is not self._machine:
-                self._levels, self._machine = _Level.all_of(machine), machine
+                self._levels, self._machine = DomainLevel.all_of(machine), machine
             found = self._alignment
             for level in self._levels if masks else ():
                 for mask, count in masks.items():
@@ -185,45 +180,3 @@ class EventCounts:
         cpus = decision.pinning.cpus
         if cpus is not None and (cpus.mask in self._uncounted or not self._is_full):
             self._uncounted[cpus.mask] += 1
-
-
-class _Level(Struct, frozen=True):
-    """One level's domains: a large machine has hundreds, and sets of cpus are held against one."""
-
-    name: str
-    outside: Sequence[int]
-    """Masks of the cpus that are not in each domain; the last one is that of no domain."""
-    number_of: Sequence[int]
-    """The number of the domain of each cpu."""
-
-    @classmethod
-    def all_of(cls, machine: Machine) -> "Sequence[_Level]":
-        return tuple(
-            [cls.of(name, list(domains.values())) for name, domains in domains_of(machine).items()]
-        )
-
-    @classmethod
-    def of(cls, name: str, domains: Sequence[CpuSet]) -> "_Level":
-        outside = [~one.mask for one in domains]
-        width = max([one.mask.bit_length() for one in domains], default=0)
-        numbers = array("H", [len(domains)]) * (width + 1)
-        for number, one in enumerate(domains):
-            for first, end in bit_runs(one.mask):
-                numbers[first:end] = array("H", [number]) * (end - first)
-        return cls(name, [*outside, ~0], numbers)
-
-    def has_together(self, mask: int) -> bool:
-        """Whether cpus are in one domain. O(1)."""
-        number = self.number_of[min(lowest_cpu(mask), len(self.number_of) - 1)]
-        return not mask & self.outside[number]
-
-
-def domains_of(machine: Machine) -> Mapping[str, Mapping[str, CpuSet]]:
-    """The cpus of every domain by level and label, of the levels that operators look at."""
-    groups: tuple[Mapping[str, CpuSet], ...] = (
-        {one.label: one.cpus for one in machine.sockets},
-        {one.label: one.cpus for one in machine.dies},
-        {str(one.id): one.cpus for one in machine.numa_nodes if one.cpus},
-        {str(number): cpus for number, cpus in enumerate(machine.l3_groups)},
-    )
-    return dict(zip(DOMAIN_LEVELS, groups, strict=True))
