@@ -90,6 +90,8 @@ class Zones:
     def __init__(self, nodes: MemoryNodes) -> None:
         self._nodes = nodes
         self._known: dict[int, Zone] = {}
+        self._least_left: int | None = None
+        """Bytes left in the fullest known zone; None: to be looked up."""
 
     def zone(self, mask: int) -> Zone:
         """The one object for this set of nodes."""
@@ -97,8 +99,15 @@ class Zones:
         return known if known is not None else self._add_zone(mask)
 
     def have_room(self, size: int) -> bool:
-        """Whether `size` more bytes fit into every known zone. O(known zones)."""
-        return not [zone for zone in self._known.values() if zone.usage + size > zone.capacity]
+        """Whether `size` more bytes fit into every known zone.
+
+        O(1), but for O(known zones) where the fullest one of them has been left since.
+        """
+        if not self._known:
+            return True
+        if self._least_left is None:
+            self._least_left = min([zone.capacity - zone.usage for zone in self._known.values()])
+        return size <= self._least_left
 
     def used(self) -> list[Zone]:
         """Zones with at least one user, by mask."""
@@ -172,6 +181,9 @@ class Zones:
             assert zone.usage == sum(other.direct for other in inside)
             assert sorted(z.mask for z in zone.containing) == sorted(around)
             assert _page_sums(zone) == {size: n for size, n in zone.pages.items() if n}
+        if self._least_left is not None:
+            left = [zone.capacity - zone.usage for zone in self._known.values()]
+            assert self._least_left == min(left), "the fullest zone"
 
     def _add_zone(self, mask: int) -> Zone:
         kinds, capacity = self._nodes.kinds(mask), self._nodes.capacity(mask)
@@ -186,13 +198,20 @@ class Zones:
         zone.containing.append(zone)
         zone.usage = sum(other.direct for other in inside)
         self._known[mask] = zone
+        self._least_left = None
         return zone
 
     def _count(self, holding: Holding, zone: Zone, sign: int) -> None:
         size = sign * holding.request.size_bytes
         zone.direct += size
+        least = self._least_left
         for around in zone.containing:
+            left = around.capacity - around.usage
             around.usage += size
+            if least is not None and (left - size < least or left == least):
+                # The fullest one by now; or it was, and another one may be.
+                least = left - size if size >= 0 else None
+        self._least_left = least
         if holding.request.hugepage_bytes:
             for page_bytes, count in holding.pages().items():
                 zone.pages[page_bytes] = zone.pages.get(page_bytes, 0) + sign * count
