@@ -4,7 +4,7 @@ from ...topology.drawing.machine_tree import bytes_text
 from ..model.container import Container
 from ..model.criterion_words import CRITERIA, words_of
 from ..model.grant import Refusal
-from ..placing.rank import choose
+from ..placing.choice import choose
 from .decision import Decision
 
 

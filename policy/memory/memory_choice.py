@@ -14,6 +14,7 @@ from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.hint import HintOrigin
 from ..model.request import CpuType, Request
 from ..pools.pool_tree import PoolTree
+from ..pools.sieve import Pools, grades
 from .memory_ledger import MemoryLedger
 from .memory_zones import Zone
 from .offers import MemoryPriority, MemoryRequest, Offer
@@ -55,6 +56,8 @@ class _Start(NamedTuple):
     """The initial zones of `nodes`; empty where not all have one."""
     usual: "tuple[ZoneSummary, ...]"
     """By pool id the zone where a request fits at once everywhere."""
+    usual_node_grades: tuple[Pools, ...]
+    """The pools by the number of nodes in these zones, fewest first."""
     is_usual_exact: bool
     """Whether all of these are of exactly the kinds asked for, and no pool lacks one."""
     capacity_min: int
@@ -136,12 +139,14 @@ class PoolMemory:
             )
         of_pool = tuple(distinct.index(one) for one in affinities)
         initials = tuple(one.initial for one in starts if one.initial is not None)
+        usual_by_pool = tuple([starts[index].usual for index in of_pool])
         return _Start(
             wanted=tuple(targets),
             nodes=tuple(starts),
             of_pool=of_pool,
             initial=initials if len(initials) == len(starts) else (),
-            usual=tuple(starts[index].usual for index in of_pool),
+            usual=usual_by_pool,
+            usual_node_grades=grades([one.node_count for one in usual_by_pool]),
             is_usual_exact=all(one.usual.is_exact and not one.usual.lacks_kind for one in starts),
             capacity_min=min(one.capacity for one in starts),
             may_use_reserved=may_use_reserved,
@@ -194,6 +199,11 @@ class MemoryChoice(Struct):
     def are_usual(self, zones: Sequence[ZoneSummary | Dropped]) -> TypeGuard[Sequence[ZoneSummary]]:
         """Whether these are the zones of a request that fits at once, and nothing ranks them."""
         return zones is self._start.usual and self._start.is_usual_exact
+
+    @property
+    def usual_node_grades(self) -> Sequence[Pools]:
+        """All pools by the number of nodes in the zones of such a request, fewest first."""
+        return self._start.usual_node_grades
 
     def zone(self, pool_id: PoolId) -> ZoneSummary | Dropped:
         """The zone the request would get from one pool, or why none."""

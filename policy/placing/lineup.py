@@ -5,7 +5,6 @@ Few decisions are ever looked at: the choice itself needs neither, and keeping t
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import compress
 from typing import Final, NamedTuple, TypeVar, cast
 
 from msgspec import Struct, field
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 
 from ..memory.memory_choice import ZoneSummary
 from ..model.grant import Dropped
+from ..pools.sieve import Pools, all_pools, ids_of, pools_of, pools_where
 from .packed_column import beside, packed
 from .rank import Column, Contest, Rank, ranks
 
@@ -70,19 +70,21 @@ class Lineup(Struct, frozen=True, kw_only=True):
 
     def feasible(self) -> list[int]:
         """The pools that nothing speaks against, ascending. O(pools)."""
-        found: Sequence[int] = self.contest.ids
-        for _, wanted, available, _ in self.demands:
+        return ids_of(self.feasible_pools(), self.contest.ids)
+
+    def feasible_pools(self) -> Pools:
+        """The same as a mask."""
+        ids, zones = self.contest.ids, self.zones
+        found = all_pools(len(ids))
+        for demand in self.demands:
             # Pool by pool in C: most lineups have hundreds, and most of these have room.
-            left = available if found is self.contest.ids else map(available.__getitem__, found)
-            found = list(compress(found, map(wanted.__le__, left)))
-        if self.rules:
-            # A set of its own: to ask the mapping pool by pool takes long.
-            closed = set(self.rules)
-            found = [pool_id for pool_id in found if pool_id not in closed]
-        zones, strict = self.zones, self.strict
-        if zones is self.contest.zones and not strict:
-            return list(found)
-        return [one for one in found if isinstance(zones[one], ZoneSummary) and one not in strict]
+            found &= pools_where(map(demand.wanted.__le__, demand.available))
+        for closed in (self.rules, self.strict):
+            if closed:
+                found &= ~pools_of(closed, len(ids))
+        if zones is not self.contest.zones:
+            found &= pools_where(isinstance(one, ZoneSummary) for one in zones)
+        return found
 
     def candidates(self) -> tuple[Rank | Dropped, ...]:
         """Ranks of the pools by id, or what spoke against one. O(pools x criteria) each time."""
@@ -115,7 +117,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
             contest=replace(
                 contest,
                 room=packed_room,
-                shared=beside(contest.shared, room, packed_room),
+                shared=beside(contest.shared, room, packed_room) if contest.shared else (),
                 isolated=packed(contest.isolated) if is_own else contest.isolated,
                 zones=zones,
                 **{name: packed(column) for name, column in columns.items() if column},

@@ -13,10 +13,12 @@ from ..model.cpu_preference import BurstLevel, CpuPriority
 from ..model.grant import Dropped, PoolId
 from ..model.request import CpuType, Isolation, Request
 from ..pools.pool_tree import Pool, PoolTree
+from ..pools.sieve import grades, ids_of
+from .choice import choose_from
 from .hint_demand import objection
 from .lineup import MILLI, Demand, Lineup
 from .openings.openings import Openings
-from .rank import Column, Contest, choose
+from .rank import Column, Contest, burst_distances
 
 ONLY_CANDIDATE: Final = "only_candidate"
 """What decides where there is no second pool to compare with."""
@@ -56,8 +58,12 @@ class Chooser:
         self._names = tuple(pool.name for pool in tree.pools)
         self._none_isolated = (-1,) * size
         self._depth = tuple(-pool.depth for pool in tree.pools)
+        self._depth_grades = grades(self._depth)
         self._around = tuple(_around(pool) for pool in tree.pools)
         self._inward = {level: _inward(tree, level) for level in BurstLevel}
+        self._burst_grades = {
+            level: grades(burst_distances(inward)) for level, inward in self._inward.items()
+        }
         # Where no cpu stands out, every cpu is as good as high priority gets.
         self._classes = {
             CpuPriority.HIGH: classes.high or classes.normal,
@@ -79,12 +85,13 @@ class Chooser:
 
     def best(self, lineup: Lineup) -> Ranking:
         """The best pool of a lineup. O(pools)."""
-        feasible = lineup.feasible()
+        feasible = lineup.feasible_pools()
         if not feasible:
             return Ranking(winner=None, decided_by="", lineup=lineup)
-        if len(feasible) == 1:
-            return Ranking(winner=PoolId(feasible[0]), decided_by=ONLY_CANDIDATE, lineup=lineup)
-        winner, decided_by, rivals = choose(lineup.contest, feasible)
+        if feasible.bit_count() == 1:
+            winner = ids_of(feasible, self._ids)[0]
+            return Ranking(winner=PoolId(winner), decided_by=ONLY_CANDIDATE, lineup=lineup)
+        winner, decided_by, rivals = choose_from(lineup.contest, feasible)
         lineup = replace(lineup, rivals=rivals)
         return Ranking(winner=PoolId(winner), decided_by=decided_by, lineup=lineup)
 
@@ -101,13 +108,12 @@ class Chooser:
             part = max(part, 1)
         whole = part + 1000 * request.exclusive
         isolated: Sequence[int] = self._none_isolated
+        shared: Sequence[int] = ()
         if request.exclusive and request.wants_isolated:
             isolated = [mask.bit_count() - request.exclusive for mask in ledger.free_isolated]
             # Isolated cpus are no sharable ones: where they serve, only the rest is taken of those.
             pairs = zip(room, isolated, strict=True)
             shared = [milli - (part if count >= 0 else whole) for milli, count in pairs]
-        else:
-            shared = [milli - whole for milli in room]
         free_of_priority: Sequence[int] = ()
         if (cpus := self._classes.get(request.priority)) is not None:
             free_of_priority = [(free & cpus).bit_count() for free in ledger.free_sharable]
@@ -120,6 +126,7 @@ class Chooser:
             inward=self._inward[request.burst_level],
             around=self._around,
             room=room,
+            whole_milli=whole,
             shared=shared,
             isolated=isolated,
             # Of a usual request it is known without a look at each.
@@ -132,6 +139,9 @@ class Chooser:
             neighbours=tuple(ledger.neighbours(CpuType.NORMAL)),
             free_of_priority=free_of_priority,
             has_usual_memory=is_usual(zones),
+            depth_grades=self._depth_grades,
+            burst_grades=self._burst_grades[request.burst_level],
+            node_grades=facts.memory.usual_node_grades if is_usual(zones) else (),
         )
 
 
@@ -187,7 +197,8 @@ def _demands(
         sliceable, milli_taken = ledger.sliceable_up_to(count), 1000 * count
         if not request.wants_isolated:
             demands.append(Demand("exclusive CPUs", count, sliceable))
-            left = [other - milli_taken for other in left]
+            if milli:
+                left = [other - milli_taken for other in left]
         else:
             if request.isolation is Isolation.REQUIRED:
                 own = Demand("isolated CPUs", count, [one + count for one in isolated])

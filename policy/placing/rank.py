@@ -6,8 +6,6 @@ and one function.
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from itertools import compress
 from operator import neg
 from typing import Final, NamedTuple, TypeVar
 
@@ -16,6 +14,7 @@ from msgspec import Struct
 from ..memory.memory_choice import ZoneSummary
 from ..model.cpu_preference import CpuPriority
 from ..model.request import Request
+from ..pools.sieve import Pools
 
 T = TypeVar("T")
 
@@ -102,8 +101,11 @@ class Contest(Struct, frozen=True, kw_only=True):
     """The pool next around each of the tightest ones, itself for that one; -1 for wider pools."""
     room: Column
     """Sharable milli-cpus before the request, see `Room.shared_milli`."""
-    shared: Column
-    """The same after the request, negative where it does not fit."""
+    whole_milli: int = 0
+    """What the request takes of it."""
+    shared: Column = ()
+    """What is left after the request where that is not the same less everywhere; negative where it
+    does not fit."""
     isolated: Column
     """Isolated cpus after the request; -1 everywhere where none are wanted."""
     zones: Sequence[ZoneSummary]
@@ -117,6 +119,11 @@ class Contest(Struct, frozen=True, kw_only=True):
     """Number of free sharable cpus of the priority asked for; empty where none was."""
     has_usual_memory: bool = False
     """Whether all zones have just the types asked for; no pool lacks one or is below the limit."""
+    depth_grades: Sequence[Pools] = ()
+    """All pools by this criterion, the best first; this and the next ones are empty where they are
+    not known beforehand."""
+    burst_grades: Sequence[Pools] = ()
+    node_grades: Sequence[Pools] = ()
     preferred: Column = ()
     """Sum of the preferred rules; this and the next ones are empty where no rule says so."""
     unmet: Column = ()
@@ -127,74 +134,80 @@ class Contest(Struct, frozen=True, kw_only=True):
 _INSIDE: Final = 100
 """More than there are levels: pools inside the wanted level are nearer to it than wider ones."""
 
-Pools = Sequence[int]
+
+def burst_distances(inward: Column) -> Column:
+    """The distances of pools from the level wanted for bursting; see `Contest.inward`."""
+    return [one if one >= 0 else _INSIDE - one for one in inward]
+
+
+PoolIds = Sequence[int]
 """The ascending ids of the pools a criterion is asked about; its column has their values."""
 
 
-def _unmet(contest: Contest, pools: Pools) -> Column:
+def _unmet(contest: Contest, pools: PoolIds) -> Column:
     return _at(contest.unmet, pools) if contest.unmet else contest.zeros
 
 
-def _unmet_of_others(contest: Contest, pools: Pools) -> Column:
+def _unmet_of_others(contest: Contest, pools: PoolIds) -> Column:
     return _at(contest.unmet_of_others, pools) if contest.unmet_of_others else contest.zeros
 
 
-def _narrowed(contest: Contest, pools: Pools) -> Column:
+def _narrowed(contest: Contest, pools: PoolIds) -> Column:
     return _at(contest.narrowed, pools) if contest.narrowed else contest.zeros
 
 
-def _crowded(contest: Contest, pools: Pools) -> Column:
-    shared = _at(contest.shared, pools)
+def _crowded(contest: Contest, pools: PoolIds) -> Column:
+    shared = _shared_at(contest, pools)
     # Those that are left in the end all have room, as a rule.
     return [int(one < 0) for one in shared] if min(shared) < 0 else contest.zeros
 
 
-def _isolated_missing(contest: Contest, pools: Pools) -> Column:
+def _isolated_missing(contest: Contest, pools: PoolIds) -> Column:
     if not contest.request.wants_isolated:
         return contest.zeros
     return [int(contest.isolated[one] < 0) for one in pools]
 
 
-def _preferred(contest: Contest, pools: Pools) -> Column:
+def _preferred(contest: Contest, pools: PoolIds) -> Column:
     preferred = contest.preferred
     return list(map(neg, _at(preferred, pools))) if preferred else contest.zeros
 
 
-def _affinity(contest: Contest, pools: Pools) -> Column:
+def _affinity(contest: Contest, pools: PoolIds) -> Column:
     affinities = contest.affinities
     return list(map(neg, _at(affinities, pools))) if affinities else contest.zeros
 
 
-def _hints(contest: Contest, pools: Pools) -> Column:
+def _hints(contest: Contest, pools: PoolIds) -> Column:
     hints = contest.hints
     return [-hints[one][0] for one in pools] if hints else contest.zeros
 
 
-def _hints_partial(contest: Contest, pools: Pools) -> Column:
+def _hints_partial(contest: Contest, pools: PoolIds) -> Column:
     if not contest.hints:
         return contest.zeros
     return [0 if full else -partial for full, partial in _at(contest.hints, pools)]
 
 
-def _hints_depth(contest: Contest, pools: Pools) -> Column:
+def _hints_depth(contest: Contest, pools: PoolIds) -> Column:
     return _where_hinted(contest, contest.depth, pools)
 
 
-def _hints_pool(contest: Contest, pools: Pools) -> Column:
+def _hints_pool(contest: Contest, pools: PoolIds) -> Column:
     return _where_hinted(contest, contest.ids, pools)
 
 
-def _memory_type(contest: Contest, pools: Pools) -> Column:
+def _memory_type(contest: Contest, pools: PoolIds) -> Column:
     return [int(not contest.zones[one].is_exact) for one in pools]
 
 
-def _memory_limit(contest: Contest, pools: Pools) -> Column:
+def _memory_limit(contest: Contest, pools: PoolIds) -> Column:
     if contest.request.memory_limit_bytes is None:
         return contest.zeros
     return [int(contest.zones[one].is_below_limit) for one in pools]
 
 
-def _cpu_limit(contest: Contest, pools: Pools) -> Column:
+def _cpu_limit(contest: Contest, pools: PoolIds) -> Column:
     limit = contest.request.cpu_limit_milli
     if limit is None:
         return contest.zeros
@@ -202,109 +215,116 @@ def _cpu_limit(contest: Contest, pools: Pools) -> Column:
     return [int(room[one] < limit) for one in pools]
 
 
-def _burst_level(contest: Contest, pools: Pools) -> Column:
+def _burst_level(contest: Contest, pools: PoolIds) -> Column:
     if not contest.request.is_unlimited:
         return contest.zeros
-    inward = contest.inward
-    return [inward[one] if inward[one] >= 0 else _INSIDE - inward[one] for one in pools]
+    return burst_distances(_at(contest.inward, pools))
 
 
-def _friends_room(contest: Contest, pools: Pools) -> Column:
+def _friends_room(contest: Contest, pools: PoolIds) -> Column:
     if not contest.request.awaits_friends:
         return contest.zeros
     around, room = contest.around, contest.room
     return [-max(room[around[one]], 0) if around[one] >= 0 else 0 for one in pools]
 
 
-def _burst_room(contest: Contest, pools: Pools) -> Column:
+def _burst_room(contest: Contest, pools: PoolIds) -> Column:
     if not contest.request.is_unlimited:
         return contest.zeros
     return [0 if contest.inward[one] else -contest.room[one] for one in pools]
 
 
-def _burst_pool(contest: Contest, pools: Pools) -> Column:
+def _burst_pool(contest: Contest, pools: PoolIds) -> Column:
     return pools if contest.request.is_unlimited else contest.zeros
 
 
-def _memory_nodes(contest: Contest, pools: Pools) -> Column:
+def _memory_nodes(contest: Contest, pools: PoolIds) -> Column:
     return [contest.zones[one].node_count for one in pools]
 
 
-def _memory_missing(contest: Contest, pools: Pools) -> Column:
+def _memory_missing(contest: Contest, pools: PoolIds) -> Column:
     return [int(contest.zones[one].lacks_kind) for one in pools]
 
 
-def _cpu_class(contest: Contest, pools: Pools) -> Column:
+def _cpu_class(contest: Contest, pools: PoolIds) -> Column:
     return _at(contest.misfits_class, pools) if contest.misfits_class else contest.zeros
 
 
-def _cpu_priority(contest: Contest, pools: Pools) -> Column:
+def _cpu_priority(contest: Contest, pools: PoolIds) -> Column:
     if contest.request.priority is CpuPriority.NORMAL:
         return contest.zeros
     return _short_of_priority(contest, pools)
 
 
-def _depth(contest: Contest, pools: Pools) -> Column:
+def _depth(contest: Contest, pools: PoolIds) -> Column:
     return _at(contest.depth, pools)
 
 
-def _isolated_room(contest: Contest, pools: Pools) -> Column:
+def _isolated_room(contest: Contest, pools: PoolIds) -> Column:
     if not contest.request.wants_isolated:
         return contest.zeros
     return [-max(count, 0) for count in _at(contest.isolated, pools)]
 
 
-def _isolated_pool(contest: Contest, pools: Pools) -> Column:
+def _isolated_pool(contest: Contest, pools: PoolIds) -> Column:
     if not contest.request.wants_isolated:
         return contest.zeros
     return [one if contest.isolated[one] > 0 else 0 for one in pools]
 
 
-def _cpu_priority_normal(contest: Contest, pools: Pools) -> Column:
+def _cpu_priority_normal(contest: Contest, pools: PoolIds) -> Column:
     if contest.request.priority is not CpuPriority.NORMAL:
         return contest.zeros
     return _short_of_priority(contest, pools)
 
 
-def _exclusive_room(contest: Contest, pools: Pools) -> Column:
+def _exclusive_room(contest: Contest, pools: PoolIds) -> Column:
     if not contest.request.exclusive:
         return contest.zeros
-    return [-max(one, 0) for one in _at(contest.shared, pools)]
+    return [-max(one, 0) for one in _shared_at(contest, pools)]
 
 
-def _exclusive_pool(contest: Contest, pools: Pools) -> Column:
+def _exclusive_pool(contest: Contest, pools: PoolIds) -> Column:
     if not contest.request.exclusive:
         return contest.zeros
-    return [one if contest.shared[one] > 0 else 0 for one in pools]
+    left = zip(pools, _shared_at(contest, pools), strict=True)
+    return [one if milli > 0 else 0 for one, milli in left]
 
 
-def _neighbours(contest: Contest, pools: Pools) -> Column:
+def _neighbours(contest: Contest, pools: PoolIds) -> Column:
     return _at(contest.neighbours, pools)
 
 
-def _shared_room(contest: Contest, pools: Pools) -> Column:
-    return list(map(neg, _at(contest.shared, pools)))
+def _shared_room(contest: Contest, pools: PoolIds) -> Column:
+    return list(map(neg, _shared_at(contest, pools)))
 
 
-def _pool_id(contest: Contest, pools: Pools) -> Column:
+def _pool_id(contest: Contest, pools: PoolIds) -> Column:
     return pools
 
 
-def _at(values: Sequence[T], pools: Pools) -> Sequence[T]:
+def _at(values: Sequence[T], pools: PoolIds) -> Sequence[T]:
     return values if len(pools) == len(values) else list(map(values.__getitem__, pools))
 
 
-def _where_hinted(contest: Contest, column: Column, pools: Pools) -> Column:
+def _shared_at(contest: Contest, pools: PoolIds) -> Column:
+    if contest.shared:
+        return _at(contest.shared, pools)
+    whole = contest.whole_milli
+    return [milli - whole for milli in _at(contest.room, pools)]
+
+
+def _where_hinted(contest: Contest, column: Column, pools: PoolIds) -> Column:
     hints = contest.hints
     return [column[one] if any(hints[one]) else 0 for one in pools] if hints else contest.zeros
 
 
-def _short_of_priority(contest: Contest, pools: Pools) -> Column:
+def _short_of_priority(contest: Contest, pools: PoolIds) -> Column:
     wanted, free = contest.request.total_milli or 1, contest.free_of_priority
     return [int(1000 * free[one] < wanted) for one in pools] if free else contest.zeros
 
 
-CRITERIA: Final[tuple[Callable[[Contest, Pools], Column], ...]] = (
+CRITERIA: Final[tuple[Callable[[Contest, PoolIds], Column], ...]] = (
     _unmet,
     _unmet_of_others,
     _narrowed,
@@ -340,61 +360,7 @@ CRITERIA: Final[tuple[Callable[[Contest, Pools], Column], ...]] = (
 """One function per field of `Rank`, in its order."""
 
 
-_Criterion = Callable[[Contest, Pools], Column]
-
-
-def speaking(contest: Contest) -> Sequence[tuple[str, _Criterion]]:
-    """The criteria, with their names, that may tell pools apart; to the others all are alike."""
-    request = contest.request
-    is_ruled = contest.unmet or contest.unmet_of_others or contest.narrowed or contest.preferred
-    is_isolated = request.exclusive and request.wants_isolated
-    return _all_but(
-        () if is_ruled else (_unmet, _unmet_of_others, _narrowed, _preferred),
-        () if min(contest.shared) < 0 else (_crowded,),
-        () if is_isolated else (_isolated_missing, _isolated_room, _isolated_pool),
-        () if contest.affinities else (_affinity,),
-        () if contest.hints else (_hints, _hints_partial, _hints_depth, _hints_pool),
-        (_memory_type, _memory_limit, _memory_missing) if contest.has_usual_memory else (),
-        () if request.cpu_limit_milli is not None else (_cpu_limit,),
-        () if request.is_unlimited else (_burst_level, _burst_room, _burst_pool),
-        () if request.awaits_friends else (_friends_room,),
-        () if contest.misfits_class else (_cpu_class,),
-        () if contest.free_of_priority else (_cpu_priority, _cpu_priority_normal),
-        () if request.exclusive else (_exclusive_room, _exclusive_pool),
-    )
-
-
-@lru_cache(maxsize=128)
-def _all_but(*silent: tuple[_Criterion, ...]) -> Sequence[tuple[str, _Criterion]]:
-    left_out = {one for group in silent for one in group}
-    pairs = zip(Rank._fields, CRITERIA, strict=True)
-    return tuple([(name, one) for name, one in pairs if one not in left_out])
-
-
 def ranks(contest: Contest) -> list[Rank]:
     """The rank of every pool. O(pools x criteria)."""
     columns = [criterion(contest, contest.ids) for criterion in CRITERIA]
     return list(map(Rank._make, zip(*columns, strict=True)))
-
-
-def choose(contest: Contest, pools: list[int], since: str = "") -> tuple[int, str, list[int]]:
-    """The pool of the smallest rank, the first criterion in which no other is it, and its rivals.
-
-    Those were as good up to there. `since`: all pools are alike in the criteria before this one.
-    Each criterion is asked about those alone that the ones before it left. O(pools x criteria).
-    """
-    criteria = speaking(contest)
-    if since:
-        criteria = criteria[[name for name, _ in criteria].index(since) :]
-    for name, criterion in criteria:
-        column = criterion(contest, pools)
-        if column is contest.zeros:
-            continue
-        least = min(column)
-        count = column.count(least)
-        if count == 1:
-            index = column.index(least)
-            return pools[index], name, pools[:index] + pools[index + 1 :]
-        if count < len(column):
-            pools = list(compress(pools, map(least.__eq__, column)))
-    raise AssertionError("two pools of one rank: pool ids are unique")

@@ -9,8 +9,10 @@ from pinfold.policy.model.container import ContainerId, QosClass
 from pinfold.policy.model.cpu_preference import CpuPriority
 from pinfold.policy.model.grant import Dropped
 from pinfold.policy.model.request import Isolation, Request
+from pinfold.policy.placing.choice import choose
 from pinfold.policy.placing.lineup import MILLI, Demand, Lineup
-from pinfold.policy.placing.rank import Contest, Rank, choose, ranks
+from pinfold.policy.placing.rank import Contest, Rank, burst_distances, ranks
+from pinfold.policy.pools.sieve import grades
 
 NUMBERS = st.integers(-2, 2)
 ZONES = st.builds(
@@ -41,20 +43,26 @@ def contests(draw: st.DrawFn) -> Contest:
     def column() -> list[int]:
         return draw(st.lists(NUMBERS, min_size=size, max_size=size))
 
-    room = column()
-    less = draw(NUMBERS)
+    depth, inward = column(), column()
+    zones = draw(st.lists(ZONES, min_size=size, max_size=size))
+    are_known = draw(st.booleans())
     return Contest(
         request=draw(requests),
         zeros=(0,) * size,
         ids=tuple(range(size)),
-        depth=column(),
-        inward=column(),
+        depth=depth,
+        inward=inward,
         around=draw(st.lists(st.integers(-1, size - 1), min_size=size, max_size=size)),
-        room=room,
+        room=column(),
+        whole_milli=draw(NUMBERS),
         # As a rule every pool has so much less.
-        shared=draw(st.just([one - less for one in room]) | st.just(column())),
+        shared=draw(st.just(()) | st.just(column())),
         isolated=column(),
-        zones=draw(st.lists(ZONES, min_size=size, max_size=size)),
+        zones=zones,
+        # Grades say what the columns say.
+        depth_grades=grades(depth) if are_known else (),
+        burst_grades=grades(burst_distances(inward)) if are_known else (),
+        node_grades=grades([one.node_count for one in zones]) if are_known else (),
         affinities=column(),
         hints=list(zip(column(), column(), strict=True)) if draw(st.booleans()) else (),
         misfits_class=column() if draw(st.booleans()) else (),

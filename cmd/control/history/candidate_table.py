@@ -11,8 +11,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from ....policy.placing.choice import speaking
 from ....policy.placing.lineup import Lineup
-from ....policy.placing.rank import CRITERIA, Rank, speaking
+from ....policy.placing.rank import CRITERIA, Rank
 from ..documents import CandidateDocument, DroppedDocument
 
 _ID: Final = Rank._fields[-1]

@@ -146,9 +146,9 @@ class OpeningSearch:
                 continue
             children = pools[pool_id].children
             if children and not wants_isolated and pulls.are_same_within(masks[pool_id]):
-                inside = pulls.score(masks[pool_id])
-                for one in range(pools[pool_id].first, pool_id + 1):
-                    found[one] = inside if regions[one] & left[one] else 0
+                inside, part = pulls.score(masks[pool_id]), slice(pools[pool_id].first, pool_id + 1)
+                free = map(int.__and__, regions[part], left[part])
+                found[part] = [inside if one else 0 for one in free]
                 continue
             if self.request.exclusive:
                 found[pool_id] = self.preference(pool_id, regions[pool_id])
@@ -281,8 +281,7 @@ class OpeningSearch:
 
     def fits(self, pool_id: int, region: int) -> bool:
         """Whether a region of a pool has what the newcomer asks for."""
-        request, ledger = self.request, self.ledger
-        count = request.exclusive
+        request, ledger, count = self.request, self.ledger, self.request.exclusive
         free = ledger.free_sharable[pool_id] & region
         if count and (free | ledger.free_isolated[pool_id] & region).bit_count() < count:
             return False

@@ -9,7 +9,8 @@ from pinfold.policy.memory.memory_choice import ZoneSummary
 from pinfold.policy.model.container import ContainerId, QosClass
 from pinfold.policy.model.cpu_preference import CpuPriority
 from pinfold.policy.model.request import Isolation, Request
-from pinfold.policy.placing.rank import CRITERIA, Contest, Rank, choose, ranks
+from pinfold.policy.placing.choice import choose
+from pinfold.policy.placing.rank import CRITERIA, Contest, Rank, ranks
 
 PLAIN = ZoneSummary(mask=1, node_count=1, is_exact=True, is_below_limit=False, lacks_kind=False)
 OWN = {"exclusive": 1}

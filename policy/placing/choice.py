@@ -1,0 +1,100 @@
+"""The choice among feasible pools: the smallest rank, found without working out every rank."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import compress
+from typing import Final
+
+from ..pools.sieve import Pools, best_of, ids_of, pools_of, pools_where
+from .rank import CRITERIA, Column, Contest, PoolIds, Rank
+
+_Criterion = Callable[[Contest, PoolIds], Column]
+
+_GRADES: Final[Mapping[str, Callable[[Contest], Sequence[Pools]]]] = {
+    "crowded": lambda contest: (_with_room(contest),),
+    "burst_level": lambda contest: contest.burst_grades,
+    "memory_nodes": lambda contest: contest.node_grades,
+    "depth": lambda contest: contest.depth_grades,
+}
+"""By criterion all pools by its values, the best first; pools in none are the last, and alike.
+
+Faster than a column where that is known beforehand, or there are two values. Where it is empty,
+the column is asked.
+"""
+
+
+def speaking(contest: Contest) -> Sequence[tuple[str, _Criterion]]:
+    """The criteria, with their names, that may tell pools apart; to the others all are alike."""
+    request = contest.request
+    is_isolated = request.exclusive and request.wants_isolated
+    return _all_but(
+        () if contest.unmet else ("unmet",),
+        () if contest.unmet_of_others else ("unmet_of_others",),
+        () if contest.narrowed else ("narrowed",),
+        () if contest.preferred else ("preferred",),
+        () if is_isolated else ("isolated_missing", "isolated_room", "isolated_pool"),
+        () if contest.affinities else ("affinity",),
+        () if contest.hints else ("hints", "hints_partial", "hints_depth", "hints_pool"),
+        ("memory_type", "memory_limit", "memory_missing") if contest.has_usual_memory else (),
+        () if request.cpu_limit_milli is not None else ("cpu_limit",),
+        () if request.is_unlimited else ("burst_level", "burst_room", "burst_pool"),
+        () if request.awaits_friends else ("friends_room",),
+        () if contest.misfits_class else ("cpu_class",),
+        () if contest.free_of_priority else ("cpu_priority", "cpu_priority_normal"),
+        () if request.exclusive else ("exclusive_room", "exclusive_pool"),
+    )
+
+
+@lru_cache(maxsize=128)
+def _all_but(*silent: tuple[str, ...]) -> Sequence[tuple[str, _Criterion]]:
+    left_out = {one for group in silent for one in group}
+    pairs = zip(Rank._fields, CRITERIA, strict=True)
+    return tuple([(name, one) for name, one in pairs if name not in left_out])
+
+
+def choose(contest: Contest, pools: PoolIds, since: str = "") -> tuple[int, str, list[int]]:
+    """The pool of the smallest rank, the first criterion in which no other is it, and its rivals.
+
+    Those were as good up to there. `since`: all pools are alike in the criteria before this one.
+    Each criterion is asked about those alone that the ones before it left. O(pools x criteria).
+    """
+    return choose_from(contest, pools_of(pools, len(contest.ids)), since)
+
+
+def choose_from(contest: Contest, pools: Pools, since: str = "") -> tuple[int, str, list[int]]:
+    """The same for a mask of pools."""
+    criteria = speaking(contest)
+    if since:
+        criteria = criteria[[name for name, _ in criteria].index(since) :]
+    listed: list[int] = []
+    """The ids of the pools that are left, once a column was asked; until then `pools` has them."""
+    for name, criterion in criteria:
+        if not listed:
+            found = _GRADES[name](contest) if name in _GRADES else ()
+            if found:
+                best = best_of(pools, found)
+                if best.bit_count() == 1:
+                    if best == pools:
+                        break
+                    return ids_of(best, contest.ids)[0], name, ids_of(pools ^ best, contest.ids)
+                pools = best
+                continue
+            listed = ids_of(pools, contest.ids)
+        column = criterion(contest, listed)
+        if column is contest.zeros:
+            continue
+        least = min(column)
+        count = column.count(least)
+        if count == 1:
+            index = column.index(least)
+            return listed[index], name, listed[:index] + listed[index + 1 :]
+        if count < len(column):
+            listed = list(compress(listed, map(least.__eq__, column)))
+    raise AssertionError("two pools of one rank: pool ids are unique")
+
+
+def _with_room(contest: Contest) -> Pools:
+    """The pools that have as much left for shared requests as the request would take."""
+    if contest.shared:
+        return pools_where(map((0).__le__, contest.shared))
+    return pools_where(map(contest.whole_milli.__le__, contest.room))
