@@ -263,17 +263,17 @@ def update_messages(pinnings: Mapping[ContainerId, Pinning]) -> list[nri_pb2.Con
 
     containerd takes the beginning of an id for the id, so nothing may be said of "".
     """
-    # Containers that share cpus have one pinning: it is written once.
-    written: dict[int, nri_pb2.LinuxContainerUpdate] = {}
-    updates: list[nri_pb2.ContainerUpdate] = []
-    for container_id, pinning in pinnings.items():
-        linux = written.get(id(pinning))
-        if linux is None:
-            linux = written[id(pinning)] = nri_pb2.LinuxContainerUpdate()
-            _write_pinning(pinning, linux.resources)
-        if container_id and linux.HasField("resources"):
-            updates.append(nri_pb2.ContainerUpdate(container_id=container_id, linux=linux))
-    return updates
+    named = [(one, update_message(pinning, one)) for one, pinning in pinnings.items()]
+    return [update for container_id, update in named if container_id and update.HasField("linux")]
+
+
+def update_message(
+    pinning: Pinning, container_id: ContainerId | None = None
+) -> nri_pb2.ContainerUpdate:
+    """The update of a container to a pinning; without `linux` where nothing is asked for."""
+    update = nri_pb2.ContainerUpdate(container_id=container_id)
+    _write_pinning(pinning, update.linux.resources)
+    return update
 
 
 def _mounts(container: nri_pb2.Container) -> tuple[Mount, ...]:

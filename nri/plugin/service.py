@@ -29,6 +29,7 @@ from .entry_count import count_entries
 from .messages import adjustment_message, linux_value, pod_value, update_messages
 from .runtime_events import EVENT_MASK, NOTICES, POD_UPDATES, STATE_CHANGES, RuntimeEvent
 from .runtime_versions import RuntimeAbilities, abilities
+from .written_updates import written_updates
 
 PLUGIN_SERVICE: Final = "nri.pkg.api.v1alpha1.Plugin"
 RUNTIME_SERVICE: Final = "nri.pkg.api.v1alpha1.Runtime"
@@ -194,7 +195,7 @@ class Service:
         events = EVENT_MASK | (POD_UPDATES if self.abilities.updates_pods else 0)
         return nri_pb2.ConfigureResponse(events=events), Outcome.DONE
 
-    def _synchronize(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
+    def _synchronize(self, served: ServedCall) -> tuple[Message | Rejection | bytes, Outcome]:
         call, started = served.call, served.started
         # Counted before it is parsed, for that takes the memory.
         entries = count_entries(call.payload, _SYNCHRONIZE_ENTRIES_MAX)
@@ -224,7 +225,7 @@ class Service:
         if answered - started > left:
             self.forgotten = "Synchronize was answered too late"
         self.is_synchronized = True
-        return nri_pb2.SynchronizeResponse(update=update_messages(answer.all)), outcome
+        return written_updates(nri_pb2.SynchronizeResponse, answer.all), outcome
 
     def _excess(self) -> str:
         """Why the pieces of this Synchronize are too much, if they are."""
@@ -247,18 +248,17 @@ class Service:
         )
         return events.synchronize(listed)
 
-    def _create(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
+    def _create(self, served: ServedCall) -> tuple[Message | Rejection | bytes, Outcome]:
         request = nri_pb2.CreateContainerRequest.FromString(served.call.payload)
         seconds = self.deadline_of(served.call)
         # Not in the policy's turn: looking for what a container is near takes time.
-        limit = min(FIND_SECONDS, _FINDING * seconds)
         read = attempt(
             partial(
                 self._reader.read,
                 request.pod,
                 request.container,
                 with_kubelet=self._events.asks_kubelet,
-                seconds=limit,
+                seconds=min(FIND_SECONDS, _FINDING * seconds),
             )
         )
         if isinstance(read, Failed):
@@ -278,8 +278,8 @@ class Service:
             adjustment = adjustment_message(answer.own, self._scheduling(answer), answer.classes)
         if answer.lifts_quota or answer.interleaved is not None:
             adjustment = self._with_bandwidth(adjustment, answer)
-        updates = update_messages(answer.others)
-        return nri_pb2.CreateContainerResponse(adjust=adjustment, update=updates), outcome
+        created = nri_pb2.CreateContainerResponse(adjust=adjustment).SerializeToString()
+        return created + written_updates(nri_pb2.CreateContainerResponse, answer.others), outcome
 
     def _with_bandwidth(
         self, adjustment: nri_pb2.ContainerAdjustment | None, answer: Answer
@@ -353,7 +353,7 @@ class Service:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
         return nri_pb2.UpdatePodSandboxResponse(), outcome
 
-    def _stop(self, served: ServedCall) -> tuple[Message, Outcome]:
+    def _stop(self, served: ServedCall) -> tuple[bytes, Outcome]:
         request = nri_pb2.StopContainerRequest.FromString(served.call.payload)
         container_id = ContainerId(request.container.id)
         # Only the undoing of a failed creation tells no state. Source: seen on containerd 1.7, 2.1.
@@ -363,7 +363,7 @@ class Service:
             partial(self._events.stop, container_id, is_undone=is_undone),
             self.deadline_of(served.call),
         )
-        return nri_pb2.StopContainerResponse(update=update_messages(answer.all)), outcome
+        return written_updates(nri_pb2.StopContainerResponse, answer.all), outcome
 
     def _note(
         self,

@@ -1,0 +1,59 @@
+"""Updates of many containers in an answer, as they are on the wire.
+
+Whoever takes cpus of a wide pool changes those of hundreds of containers, and most of these have
+one pinning. A message object of each takes six times as long as its text.
+Source: the protobuf encoding (protobuf.dev/programming-guides/encoding).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from google.protobuf.message import Message
+
+from ...policy.model.container import ContainerId
+from ...policy.model.pinning import Pinning
+from ..api import nri_pb2
+from .messages import update_message
+
+_LENGTH_DELIMITED: Final = 2
+
+
+def written_updates(answer: type[Message], pinnings: Mapping[ContainerId, Pinning]) -> bytes:
+    """Field `update` of an answer with the updates of several containers, without empty ones.
+
+    The same bytes as of `update_messages`. With other fields of the answer before or behind it, it
+    is the whole answer.
+    """
+    tag = _tag(answer, "update")
+    # Containers that share cpus have one pinning: it is written once.
+    written: dict[int, bytes] = {}
+    heads: dict[tuple[int, int], bytes] = {}
+    parts: list[bytes] = []
+    for container_id, pinning in pinnings.items():
+        rest = written.get(id(pinning))
+        if rest is None:
+            rest = written[id(pinning)] = update_message(pinning).SerializeToString()
+        if not (container_id and rest):
+            continue
+        name = container_id.encode()
+        sizes = len(name), len(rest)
+        head = heads.get(sizes)
+        if head is None:
+            own = _tag(nri_pb2.ContainerUpdate, "container_id") + _varint(len(name))
+            head = heads[sizes] = tag + _varint(len(own) + sum(sizes)) + own
+        parts += (head, name, rest)
+    return b"".join(parts)
+
+
+def _tag(message: type[Message], field: str) -> bytes:
+    number = message.DESCRIPTOR.fields_by_name[field].number
+    return _varint(number << 3 | _LENGTH_DELIMITED)
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
