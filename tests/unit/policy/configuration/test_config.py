@@ -95,7 +95,7 @@ spec:
             id="another kind of resource",
         ),
         pytest.param(
-            "kind: TopologyAwarePolicy\nspec: {}", 1, "apiVersion is None", id="no version"
+            "kind: TopologyAwarePolicy\nspec: {}", 1, "apiVersion is missing", id="no version"
         ),
         pytest.param(
             "apiVersion: config.nri/v1alpha1\nkind: TopologyAwarePolicy\npinCPU: true",
@@ -271,7 +271,11 @@ def test_every_fault_has_its_own_line() -> None:
         ),
         pytest.param(
             "kind: Pod\nspce: {}\nspec: {containers: []}",
-            ["apiVersion is None", "kind is 'Pod'", "unknown field 'spce' — did you mean 'spec'?"],
+            [
+                "apiVersion is missing",
+                "kind is 'Pod'",
+                "unknown field 'spce' — did you mean 'spec'?",
+            ],
             id="fields of another kind of resource are none of ours",
         ),
         pytest.param(
