@@ -1,6 +1,6 @@
 """Decisions as data: what a container got or why not, every candidate, and who else changes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -11,7 +11,7 @@ from ..books.books import Books
 from ..configuration.config import SchedulingClass
 from ..model.container import Container, ContainerId
 from ..model.grant import Dropped, Grant, Refusal
-from ..model.pinning import Change, Pinning
+from ..model.pinning import Change, Pinning, changed
 from ..placing.judging.restriction import TOLD_MAX
 from ..placing.lineup import Lineup
 from ..placing.placer import Failure, Placement
@@ -126,6 +126,23 @@ def left_as_it_was(
         lineup=failure.lineup,
         problems=problems,
     )
+
+
+def with_changes(decision: Decision, later: Sequence[Change]) -> Decision:
+    """A decision with changes that followed after those it has; nobody is in it twice."""
+    if not later:
+        return decision
+    changes = {one.container_id: one for one in decision.changes}
+    own = decision.pinning
+    for one in later:
+        if one.container_id == decision.container_id:
+            own = one.after
+            continue
+        first = changes.pop(one.container_id, one)
+        both = changed(one.container_id, first.before, one.after)
+        if both is not None:
+            changes[one.container_id] = both
+    return replace(decision, pinning=own, changes=tuple(changes.values()))
 
 
 class Adopted(Struct, frozen=True, kw_only=True):

@@ -243,7 +243,7 @@ class UnmetRules:
         self._resting.pop(container_id, None)
         self._many.forget(container_id)
 
-    def refresh(self, gone: ContainerId, moved: Iterable[ContainerId] = ()) -> None:
+    def refresh(self, gone: ContainerId | None, moved: Iterable[ContainerId] = ()) -> None:
         """Forget what holds again without a container that is gone. O(what it stood in the way).
 
         `moved`: those that have other cpus for it.

@@ -11,6 +11,10 @@ def in_node(number: int) -> dict[str, str]:
     return {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
 
 
+def milli(cpu: int) -> Resources:
+    return Resources(cpu_request_milli=cpu, cpu_limit_milli=cpu)
+
+
 def pool_of(engine: Engine, container: Container) -> str:
     return engine.tree.pools[engine.grants[container.id].pool_id].name
 
@@ -53,13 +57,12 @@ def test_who_asks_for_cpus_is_back_in_the_pool_on_which_it_insists() -> None:
 def test_who_asks_for_cpus_is_back_only_where_they_are_promised_to_nobody() -> None:
     engine, share, back, filler = driven_out()
     engine.remove(filler.id)
-    engine.update(back.id, Resources(cpu_request_milli=1000, cpu_limit_milli=1000))
-    taker, other = container_of("taker", 0.9, annotations=in_node(1)), container_of("other", 0.1)
-    assert placed(engine, taker) == "3"
-    placed(engine, other)
+    engine.update(back.id, milli(1900))
+    assert engine.grants[back.id].shared_milli == 900
+    placed(engine, other := container_of("other", 0.1))
     engine.remove(other.id)
     assert pool_of(engine, share) == "socket #0"
-    engine.remove(taker.id)
+    engine.update(back.id, milli(1000))
     engine.check()
     assert pool_of(engine, share) == "NUMA node #1"
     assert engine.decisions[share.id].unmet == ()
