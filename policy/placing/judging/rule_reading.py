@@ -43,6 +43,7 @@ class _Limits(TypedDict, total=False):
     blockers: tuple[Container, ...]
     level: Level
     is_lasting: bool
+    names_pool: bool
 
 
 class RuleReading(Struct):
@@ -238,7 +239,10 @@ class RuleReading(Struct):
         if rules.pool_name is not None:
             others = frozenset(pool.id for pool in pools if pool.name != rules.pool_name)
             self._restrict(
-                f"pool-name {rules.pool_name!r}", f"pool {rules.pool_name}", closed_pools=others
+                f"pool-name {rules.pool_name!r}",
+                f"pool {rules.pool_name}",
+                closed_pools=others,
+                names_pool=True,
             )
         for one in rules.pool_required:
             labels = self.books.pool_labels
