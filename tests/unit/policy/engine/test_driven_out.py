@@ -1,10 +1,19 @@
 """Containers that somebody drove out of their pool, and where they are once that one leaves."""
 
+import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Resources
-from tests.unit.policy.engine.ruled_pods import apart, container_of, cpus, engine_of, placed, term
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    placed,
+    reason,
+    term,
+)
 
 
 def in_node(number: int) -> dict[str, str]:
@@ -66,3 +75,28 @@ def test_who_asks_for_cpus_is_back_only_where_they_are_promised_to_nobody() -> N
     engine.check()
     assert pool_of(engine, share) == "NUMA node #1"
     assert engine.decisions[share.id].unmet == ()
+
+
+@pytest.mark.parametrize("milli_cpu", [0, 100])
+def test_who_insists_on_a_pool_without_shared_cpus_is_refused_however_little_it_asks(
+    milli_cpu: int,
+) -> None:
+    engine = engine_of("socket:1 numa:3 core:2 mem:4G")
+    assert placed(engine, container_of("owner", 2, annotations=in_node(1))) == "2-3"
+    firm = container_of("firm", milli_cpu / 1000, annotations=in_node(1), fails=True)
+    said = reason(engine.create(firm))
+    place = "too little on 2-3" if not milli_cpu else "0m"
+    assert said.endswith(f"available {place}"), said
+    soft = container_of("soft", milli_cpu / 1000, annotations=in_node(1))
+    assert placed(engine, soft) == "1,4-5"
+    (told,) = engine.decisions[soft.id].unmet
+    assert told.endswith("it wants pool NUMA node #1")
+
+
+def test_who_asks_for_nothing_and_insists_on_nothing_is_on_the_reserved_cpus_at_last() -> None:
+    engine = engine_of("socket:1 numa:2 core:2 mem:4G")
+    placed(engine, container_of("owner", 3))
+    soft = container_of("soft", 0, annotations=in_node(1))
+    assert placed(engine, soft) == "0"
+    (told,) = engine.decisions[soft.id].unmet
+    assert told.endswith("it wants pool NUMA node #1")
