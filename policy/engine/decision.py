@@ -19,7 +19,8 @@ from ..placing.rank import Rank
 from ..text.errors import Problem
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses
 
-_UNMET: Final = "unmet"
+UNMET: Final = "unmet"
+"""The place of problems that are rules which do not hold."""
 _PROBLEMS_KNOWN: Final = 256
 """What does not hold is told again and again, at all whom it concerns."""
 
@@ -104,14 +105,14 @@ def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
     texts = texts[:TOLD_MAX]
     if texts == decision.unmet:
         return decision
-    problems = [one for one in decision.problems if one.where != _UNMET]
+    problems = [one for one in decision.problems if one.where != UNMET]
     problems += map(_problem, texts)
     return replace(decision, unmet=texts, problems=tuple(problems))
 
 
 @lru_cache(maxsize=_PROBLEMS_KNOWN)
 def _problem(text: str) -> Problem:
-    return Problem(where=_UNMET, what=text, is_advice=True)
+    return Problem(where=UNMET, what=text, is_advice=True)
 
 
 def left_as_it_was(
