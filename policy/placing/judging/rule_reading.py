@@ -36,6 +36,10 @@ _GUARD_WEIGHT: Final = 100
 """The weight of what a namespace may not require of containers of others."""
 
 
+ABSENT: Final = "a container that it is about"
+"""What required affinity wants where there is none."""
+
+
 class _Limits(TypedDict, total=False):
     forbidden: int
     choices: tuple[int, ...]
@@ -133,7 +137,7 @@ class RuleReading(Struct):
             elif not self._includes_itself(rules if is_strict else (rule,)):
                 self._restrict(
                     rule.term.text,
-                    "a container that it is about",
+                    ABSENT,
                     forbidden=self._everything,
                     is_lasting=is_lasting(rule),
                 )
