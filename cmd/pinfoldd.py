@@ -20,7 +20,6 @@ from ..policy.configuration.config_text import CheckedConfig
 from ..policy.model.cpuset_conflicts import runc_warning
 from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
-from .commands.folder_type import FolderType
 from .control.background_rebalance import REBALANCE_SECONDS, BackgroundRebalance
 from .control.control_server import ControlServer
 from .control.control_socket import place_control_socket
@@ -42,6 +41,7 @@ from .metrics.metrics_server import MetricsServer
 from .report.daemon_logger import DaemonLogger
 from .report.decision_log import DecisionLog
 from .report.log_setup import end_logging
+from .report.path_type import FolderType, PathType
 from .report.trace_report import TraceReport
 from .state.state_file import read_state
 from .state.state_folder import StateClaim, claim_patiently
@@ -60,7 +60,7 @@ _SWITCH_SECONDS: Final = 0.001
 @click.option(
     "--config",
     "config_path",
-    type=click.Path(path_type=Path, readable=False),
+    type=PathType(path_type=Path),
     help="Read FILE and its drop-ins.",
 )
 @click.option(
@@ -73,9 +73,16 @@ _SWITCH_SECONDS: Final = 0.001
     show_default=True,
     help="Whom to serve; 'embedded' is a runtime on paper inside the daemon.",
 )
-@click.option("--nri-socket", default=DEFAULT_SOCKET, show_default=True, help="The NRI socket.")
+@click.option(
+    "--nri-socket",
+    type=PathType(remedy="name the runtime's, or leave the option out"),
+    default=DEFAULT_SOCKET,
+    show_default=True,
+    help="The NRI socket.",
+)
 @click.option(
     "--cri-socket",
+    type=PathType(remedy="name the runtime's, or write 'auto' or 'off'"),
     default=AUTO,
     show_default=True,
     metavar="PATH|auto|off",
@@ -83,6 +90,7 @@ _SWITCH_SECONDS: Final = 0.001
 )
 @click.option(
     "--cri-listen",
+    type=PathType(remedy="name a place for the socket, or leave the option out"),
     metavar="PATH",
     help="Serve the kubelet at PATH and pass its calls on to --cri-socket: a proxy, without NRI.",
 )
@@ -97,7 +105,7 @@ _SWITCH_SECONDS: Final = 0.001
     "--manifest",
     "manifests",
     multiple=True,
-    type=click.Path(path_type=Path, readable=False),
+    type=PathType(path_type=Path),
     help="Run the pods of FILE (with --runtime embedded; repeatable).",
 )
 @click.option(
@@ -108,6 +116,7 @@ _SWITCH_SECONDS: Final = 0.001
 )
 @click.option(
     "--control",
+    type=PathType(remedy="name a place for the socket, or write 'off'"),
     metavar="PATH|off",
     help="The socket at which pinfold asks the daemon; control.sock in systemd's"
     " RUNTIME_DIRECTORY or the state directory by default.",

@@ -10,6 +10,7 @@ from ...topology.made.machine_capture import capture
 from ...topology.made.snapshot import pack
 from ...topology.sysfs.sysfs_tree import open_tree
 from ..control.control_option import control_option
+from ..report.path_type import PathType
 from .output_file import write_whole
 
 _CAPTURE_SECONDS: Final = 55.0
@@ -17,7 +18,10 @@ _CAPTURE_SECONDS: Final = 55.0
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, readable=False))
+@click.argument(
+    "file",
+    type=PathType(path_type=Path, dir_okay=False, remedy="name a file in a folder you can write"),
+)
 @click.option(
     "--sysfs-root",
     metavar="DIR|ARCHIVE",

@@ -11,6 +11,7 @@ from ...policy.configuration.config_text import format_config, read_config
 from ...policy.configuration.schema import config_schema
 from ...policy.text.errors import ConfigError
 from ..daemon.config_file import ConfigFileError, LoadedConfig, load_config, read_file
+from ..report.path_type import PathType
 from .config_plan import command as plan
 from .output_option import output_option
 
@@ -21,7 +22,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path, readable=False))
+@click.argument("files", nargs=-1, type=PathType(path_type=Path))
 def check(files: tuple[Path, ...]) -> None:
     """Check FILES, each alone; without any, what the daemon would read.
 
@@ -49,7 +50,7 @@ def check(files: tuple[Path, ...]) -> None:
 @click.option(
     "--config",
     "path",
-    type=click.Path(path_type=Path, readable=False),
+    type=PathType(path_type=Path),
     help="Read this file and its drop-ins.",
 )
 @click.option(

@@ -15,6 +15,7 @@ from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..daemon.config_file import load_config
 from ..daemon.machine_source import machine_options
 from ..kernel.knobs import Knobs
+from ..report.path_type import PathType
 from ..state.state_file import State
 from .bundle.support_bundle import is_bundle
 from .output_option import output_option
@@ -35,7 +36,7 @@ class ConfigPlan(Struct, frozen=True):
 
 
 @click.command(name="plan")
-@click.argument("file", type=click.Path(path_type=Path, readable=False))
+@click.argument("file", type=PathType(path_type=Path))
 @state_option
 @output_option("text", "json", meaning="A line for each container or one JSON document for tools.")
 @machine_options

@@ -29,6 +29,7 @@ from ..daemon.daemon import Daemon, memory_bytes
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.console import tree_lines
 from ..report.escaped_text import escaped
+from ..report.path_type import PathType
 from .container_lines import cpus_text, natural_key, place_text, short_names
 from .demo_pods import DEMO_PODS
 from .pools import chosen_config
@@ -45,7 +46,7 @@ _SECONDS: Final = 10.0
     "--config",
     "config_path",
     metavar="FILE",
-    type=click.Path(readable=False),
+    type=PathType(),
     help="Configuration; built-in defaults.",
 )
 @click.option(
@@ -57,7 +58,7 @@ _SECONDS: Final = 10.0
     help="How the daemon stands to the embedded runtime: as a plugin, or as a proxy before it.",
 )
 @memory_qos_option
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path, readable=False))
+@click.argument("files", nargs=-1, type=PathType(path_type=Path))
 def command(
     sysfs_root: str | None,
     machine: str | None,

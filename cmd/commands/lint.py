@@ -22,6 +22,7 @@ from ...policy.text.errors import ConfigError
 from ...policy.text.yaml_fields import FieldError
 from ..daemon.config_file import ConfigFileError, input_name, read_input
 from ..daemon.machine_source import machine_of, machine_options
+from ..report.path_type import PathType
 from ..report.version import VERSION
 from .check.complaint import Complaint, Gravity, Subject, github_text, json_text, sarif_text
 from .check.file_check import FileCheck, has_something
@@ -49,15 +50,13 @@ _FORMATS: Final[Mapping[str, Callable[[Sequence[Complaint]], str]]] = {
 
 
 @click.command()
-@click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(readable=False)
-)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=PathType())
 @machine_options
 @click.option(
     "--config",
     "config_path",
     metavar="FILE",
-    type=click.Path(readable=False),
+    type=PathType(),
     help="The node's configuration; without it, classes that pods name are taken to exist.",
 )
 @click.option(

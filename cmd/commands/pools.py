@@ -11,6 +11,7 @@ from ...policy.engine.pool_drawing import pool_texts, pools_document, withheld_l
 from ..daemon.config_file import LoadedConfig, load_config
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.console import tree_lines
+from ..report.path_type import PathType
 from .output_option import output_option
 
 
@@ -20,7 +21,7 @@ from .output_option import output_option
     "--config",
     "config_path",
     metavar="FILE",
-    type=click.Path(readable=False),
+    type=PathType(),
     help="Configuration; built-in defaults.",
 )
 @output_option("tree", "json", meaning="A tree for people or one JSON document for tools.")

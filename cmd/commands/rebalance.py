@@ -22,6 +22,7 @@ from ..control.heavy.plan_document import plan_document
 from ..daemon.machine_source import machine_options
 from ..report.console import table_lines
 from ..report.escaped_text import escaped
+from ..report.path_type import PathType
 from ..report.weight_text import weight_text
 from .output_option import output_option
 from .saved_node import MachineOptions, cut_pods, saved_engine, saved_state
@@ -46,7 +47,7 @@ _COLUMNS: Final = ("container", "from", "to", "gain", "memory to migrate")
 @click.option(
     "--state",
     "state_path",
-    type=click.Path(path_type=Path, readable=False),
+    type=PathType(path_type=Path, remedy="name a state file, its folder or a support bundle"),
     metavar="FILE|DIR",
     help="What runs: a state file, its folder or a support bundle; without, the running daemon"
     " says.",

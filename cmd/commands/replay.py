@@ -24,6 +24,7 @@ from ..daemon.config_file import load_config
 from ..daemon.machine_source import machine_options
 from ..report.console import table_lines
 from ..report.escaped_text import escaped
+from ..report.path_type import PathType
 from ..state.state_file import State
 from .bundle.support_bundle import BundleError, is_bundle, read_bundle
 from .output_option import output_option
@@ -38,7 +39,7 @@ _WORSE: Final = 1
 @click.option(
     "--config",
     "config_path",
-    type=click.Path(path_type=Path, readable=False),
+    type=PathType(path_type=Path),
     metavar="FILE",
     help="Decide under this configuration; that of the state by default.",
 )

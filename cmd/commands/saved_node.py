@@ -15,6 +15,7 @@ from ...topology.drawing.fingerprint import machine_fingerprint, machine_summary
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
 from ..daemon.machine_source import machine_of
+from ..report.path_type import PathType
 from ..state.state_file import STATE_NAME, State, StateFileError, load_state, parse_state
 from .bundle.support_bundle import STATE, is_bundle, read_bundle
 
@@ -28,7 +29,7 @@ class SavedStateError(PinfoldError):
 state_option: Final = click.option(
     "--state",
     "state_path",
-    type=click.Path(path_type=Path, readable=False),
+    type=PathType(path_type=Path, remedy="name a state file, its folder or a support bundle"),
     default=DEFAULT_STATE,
     show_default=True,
     metavar="FILE|DIR",

@@ -31,6 +31,7 @@ from ...topology.sysfs.discovery import read_machine
 from ..daemon.config_file import input_name, read_input
 from ..daemon.machine_source import machine_options
 from ..report.console import ProgressBar
+from ..report.path_type import PathType
 from .check.step_check import misspelt_fields, written_steps
 from .node.simulated_node import NodeSource, node_options, running_node
 from .output_file import write_whole
@@ -59,7 +60,7 @@ class Job(Struct, frozen=True):
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(readable=False))
+@click.argument("files", metavar="FILE...", nargs=-1, type=PathType())
 @machine_options
 @click.option(
     "--device",
@@ -72,7 +73,7 @@ class Job(Struct, frozen=True):
     "--config",
     "config_path",
     metavar="FILE",
-    type=click.Path(readable=False),
+    type=PathType(),
     help="Configuration; else that of the running node, or built-in defaults.",
 )
 @memory_qos_option
@@ -86,7 +87,7 @@ class Job(Struct, frozen=True):
 @click.option(
     "--junit",
     metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False, readable=False),
+    type=PathType(path_type=Path, dir_okay=False, remedy="name a file in a folder you can write"),
     help="Also write what was expected to FILE as JUnit XML, for CI systems.",
 )
 @output_option(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from ...policy.engine.decision import UNMET
 from ...policy.engine.pool_drawing import pool_texts
 from ...policy.scenarios.result import ContainerResult, NodeDiff, NodePlace, ScenarioResult
 from ..report.console import table_lines, tree_lines
@@ -121,11 +122,33 @@ def _verdicts(result: ScenarioResult) -> Iterator[str]:
         yield f"  step {skipped.step} skipped: {skipped.reason}"
     reasons = [one.refused for one in result.containers.values() if one.refused is not None]
     yield from (f"  problem: {problem}" for problem in result.problems)
-    told = {str(remark) for remark in result.remarks}
-    unmet = [f"unmet: {text}" for one in result.containers.values() for text in one.unmet]
-    # Rules stop holding without a new container, too: at a reload, or where cpus go offline.
-    yield from (f"  advice: {text}" for text in dict.fromkeys(unmet) if text not in told)
+    yield from _unmet_lines(result)
     for remark in result.remarks:
         # What a container was refused for is said already.
-        if not any(str(remark) in reason for reason in reasons):
+        if remark.where != UNMET and not any(str(remark) in reason for reason in reasons):
             yield f"  {'advice' if remark.is_advice else 'problem'}: {remark}"
+
+
+def _unmet_lines(result: ScenarioResult) -> Iterator[str]:
+    """Rules that do not hold, once each; then those that did not hold when somebody came."""
+    names = {
+        _path(one): {_rule_of(text) for text in one.unmet} for one in result.containers.values()
+    }
+    lines: dict[str, None] = {}
+    for one in result.containers.values():
+        for text in one.unmet:
+            rule = _rule_of(text)
+            # Told to whom it is about, too; its owner says with whom it does not hold.
+            owner = rule.rpartition(" of ")[2]
+            if owner == _path(one) or rule not in names.get(owner, ()):
+                lines[f"  advice: unmet: {text}"] = None
+    yield from lines
+    present = set[str]().union(*names.values())
+    for remark in result.remarks:
+        if remark.where == UNMET and _rule_of(remark.what) not in present:
+            yield f"  advice: unmet for a while: {remark.what}"
+
+
+def _rule_of(text: str) -> str:
+    """A rule that is told as unmet, and its owner, without the reason."""
+    return text.rpartition(": ")[0]

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ..report.path_type import PathType
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -14,7 +16,7 @@ def control_option(command: _Command) -> _Command:
     return click.option(
         "--control",
         metavar="PATH",
-        type=click.Path(path_type=Path, readable=False),
+        type=PathType(path_type=Path, remedy="name that of pinfoldd, or leave the option out"),
         help="The daemon's control socket; /run/pinfold/control.sock or /var/lib/pinfold/"
         "control.sock by default.",
     )(command)

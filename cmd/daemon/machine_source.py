@@ -9,6 +9,7 @@ import click
 from ...topology.model.machine import Machine
 from ...topology.sysfs.discovery import read_machine
 from ...topology.sysfs.overrides import override_machine, parse_overrides
+from ..report.path_type import PathType
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -18,7 +19,7 @@ def machine_options(command: _Command) -> _Command:
     sysfs_root = click.option(
         "--sysfs-root",
         metavar="DIR|ARCHIVE",
-        type=click.Path(readable=False),
+        type=PathType(remedy="give a directory or an archive"),
         help="Read sys/ and proc/ below DIR or in a snapshot archive instead of this machine's.",
     )
     machine = click.option(

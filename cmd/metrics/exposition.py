@@ -187,7 +187,8 @@ class _Only(Collector):
 
 def _text_of(value: float) -> bytes:
     """A value as the library writes it, which takes it five times as long."""
-    text = repr(float(value)) if 1 <= value < _PLAIN_BELOW else _number(value)
+    # Added to nothing, nothing loses its sign: of two zeros one would be kept for both.
+    text = repr(float(value)) if 1 <= value < _PLAIN_BELOW else _number(value + 0.0)
     return text.encode()
 
 

@@ -21,6 +21,7 @@ from ...policy.model.pinning import Change, Pinning
 from ...topology.model.machine import Machine
 from .actuator import Actuator
 from .answer import Answer
+from .broken_rules import BrokenRules, as_it_is
 from .foreign_pins import ForeignPins
 from .newcomer import Listing, Mention, Newcomer
 from .owner import Owner
@@ -64,7 +65,7 @@ class Events:
         self.advice: Mapping[ContainerId, Advice] = {}
         self._actuator = actuator
         self._owner = owner
-        self._report = report
+        self._report = BrokenRules(report, lambda: self.policy)
         self._machine_memory_bytes = machine_memory_bytes
         self._undone = UndoneCreations()
         self.foreign_pins = ForeignPins()
@@ -304,7 +305,7 @@ class Events:
             self._report(Crashed(f"adoption of container {container_id}", error))
 
     def _tell_unmet(self, container: Container, decision: Decision) -> None:
-        told = structs.replace(decision, changes=())
+        told = as_it_is(self.policy, decision)
         self._owner.afterwards(lambda: self._decided("unmet", container.id, container, told))
 
     def _tell_cold_start(self, container_id: ContainerId) -> None:

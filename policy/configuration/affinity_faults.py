@@ -23,6 +23,7 @@ from .affinity_fields import (
     PoolAffinityFields,
     PoolTermFields,
     Profile,
+    RackLevel,
     TermFields,
     parse_share,
 )
@@ -51,6 +52,26 @@ def affinity_faults(config: Config) -> Iterator[Fault]:
         ("hardAffinityWeight",), config.hard_affinity_weight, 0, RULE_WEIGHT_MAX
     )
     yield from _limits(("antiAffinityLimits",), config.anti_affinity_limits)
+
+
+def idle_rules(config: Config) -> Iterator[Fault]:
+    """Racks and profiles that say something, or nothing, and come to no rule."""
+    for name, rack in config.racks.items():
+        path: Path = ("racks", name)
+        if not rack.levels:
+            yield Fault(
+                path, "no level is enabled, so it has no rules — as in numa: {enabled: true}"
+            )
+            continue
+        for level in RULE_LEVELS:
+            written: RackLevel = getattr(rack, level.value)
+            if not written.enabled and written != RackLevel():
+                what = "accepted, but has no effect — write enabled: true beside it"
+                yield Fault((*path, level.value), what)
+    for index, profile in enumerate(config.profiles):
+        if profile.added_affinity == AddedAffinity():
+            what = "adds no rules — write addedAffinity: {podAntiAffinity: ..}, or leave it out"
+            yield Fault(("profiles", index), what)
 
 
 def _profile(path: Path, profile: Profile) -> Iterator[Fault]:

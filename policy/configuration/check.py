@@ -11,7 +11,7 @@ from ..text.errors import ConfigError
 from ..text.glob import compile_glob
 from ..text.quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, parse_nanoseconds
 from ..text.yaml_document import Path, mapping_of
-from .affinity_faults import affinity_faults, pool_label_keys
+from .affinity_faults import affinity_faults, idle_rules, pool_label_keys
 from .annotation_rule_faults import annotation_rule_faults
 from .config import Config, MetricsExporter
 from .cpu_class_faults import cpu_class_faults
@@ -42,6 +42,7 @@ def find_idle_fields(config: Config) -> list[Fault]:
         *_idle_export(config),
         *_idle_traces(config),
         *_unknown_pool_labels(config),
+        *idle_rules(config),
     ]
 
 

@@ -194,7 +194,8 @@ def _unwrap(document: Document) -> Document:
     for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if values.get(field) != expected:
             advice = f"expected {expected!r}, or the fields of its spec alone"
-            found.append(((field,), f"{field} is {values.get(field)!r} — {advice}"))
+            held = "missing" if values.get(field) is None else repr(values[field])
+            found.append(((field,), f"{field} is {held} — {advice}"))
     is_foreign = bool(found)
     known = ("apiVersion", "kind", "metadata", "spec", "status")
     for field in values:

@@ -189,13 +189,18 @@ class _Shape:
         return self._unfit(path, what)
 
     def _misfit(self, value: object, wanted: str, path: Path) -> object:
-        found = _COLLECTIONS.get(type(value)) or repr(value)
+        found = _COLLECTIONS.get(type(value)) or _written(value)
         return self._unfit(path, f"{found} is not accepted — write {wanted}")
 
     def _unfit(self, path: Path, what: str) -> object:
         self.faults.append(Fault(path, what))
         self.doubtful.append(path)
         return _UNFIT
+
+
+def _written(value: object) -> str:
+    """A value as YAML has it, for people."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _stand_in(kind: types.Type) -> object:

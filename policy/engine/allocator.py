@@ -22,7 +22,7 @@ from ..placing.restart import RestartPlacer
 from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
 from .adoption import KEPT, Advice, adopted_grant, kept_grant
-from .decision import Decision, fault_problem, left_as_it_was, refused, with_objection
+from .decision import Decision, fault_problem, left_as_it_was, refused, with_changes, with_objection
 from .heeded_resize import heeded_resize
 from .penning import Penning
 from .replacement import party_of, plan_replacement, relocated
@@ -49,7 +49,8 @@ class Allocator:
         self.planner = Planner(self.books, self._judge, self._restarts)
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self.shares = ShiftedShares(self.books, self.roster, self._judge)
-        self._resizer = Resizer(self.books)
+        resizer = Resizer(self.books)
+        self._resized = partial(heeded_resize, books=self.books, judge=self._judge, resizer=resizer)
         self._mover = Mover(self.books)
         pens = self.books, self.roster, self._judge, self._restarts, self.unmet
         self.pens = Penning(*pens, self.classifier)
@@ -57,12 +58,9 @@ class Allocator:
     @property
     def occupancy(self) -> Occupancy:
         """The cpus that containers have for themselves. O(grants)."""
-        return Occupancy(
-            machine=self.machine,
-            config=self.config,
-            supply=self.books.supply,
-            holdings=exclusive_cpus(self.books.ledger.grants, self.roster.classified),
-        )
+        holdings = exclusive_cpus(self.books.ledger.grants, self.roster.classified)
+        supply = self.books.supply
+        return Occupancy(machine=self.machine, config=self.config, supply=supply, holdings=holdings)
 
     def snapshot(self, unread: Mapping[ContainerId, Exception]) -> Snapshot:
         """The snapshot of this moment; `unread`: containers that could not be read. O(grants).
@@ -245,7 +243,7 @@ class Allocator:
         if grant.pen is not None:
             decision = self.pens.resize(container, classified)
             if isinstance(decision.result, Grant):
-                return self.conclude(decision)
+                return self._with_returns(self.conclude(decision))
             self.unmet.forget_shifted()
             return decision
         placement = self._resized(container, grant, classified)
@@ -253,7 +251,7 @@ class Allocator:
             return left_as_it_was(grant, placement, self.books, classified.problems)
         self.roster.add(container, classified)
         self.pens.sizes.note_resized(container)
-        return self._change(placement, classified)
+        return self._with_returns(self._change(placement, classified))
 
     def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
@@ -308,14 +306,6 @@ class Allocator:
         if isinstance(placement, Placement):
             self._change(placement, classified)
 
-    def _resized(
-        self, container: Container, grant: Grant, classified: Classified
-    ) -> Placement | Failure:
-        books, judge, resizer = self.books, self._judge, self._resizer
-        return heeded_resize(
-            container, grant, classified, books=books, judge=judge, resizer=resizer
-        )
-
     def conclude(self, decision: Decision, *, is_awaited: bool = False) -> Decision:
         """Note what the container and the others are told; see `UnmetRules.refresh_moved`."""
         if isinstance(decision.result, Grant) and decision.result.pen is not None:
@@ -347,14 +337,25 @@ class Allocator:
             self._give_back(container_id)
             self.books.relax()
             self.shares.widen(container_id)
-            moved = self.shares.return_home()
-            changes = self.books.pinner.changes()
-            # What comes free is lent to those as well who have no cpu of their pool.
-            self.unmet.note_moves(changes)
-            self.unmet.look_at_displaced()
-            self.unmet.refresh(container_id, [*moved, *[one.container_id for one in changes]])
-            return changes
+            return self.return_home(container_id)
         return self.books.pinner.changes()
+
+    def return_home(self, left_by: ContainerId | None) -> tuple[Change, ...]:
+        """Let those come home who were driven out of what a container, or a pod, gives back."""
+        moved = self.shares.return_home()
+        changes = self.books.pinner.changes()
+        # What comes free is lent to those as well who have no cpu of their pool.
+        self.unmet.note_moves(changes)
+        self.unmet.look_at_displaced()
+        self.unmet.refresh(left_by, [*moved, *[one.container_id for one in changes]])
+        return changes
+
+    def _with_returns(self, decision: Decision) -> Decision:
+        if self.shares.has_away:
+            changes = self.return_home(decision.container_id)
+            decision = with_changes(self.roster.decisions[decision.container_id], changes)
+            self.roster.decisions[decision.container_id] = decision
+        return decision
 
     def _give_back(self, container_id: ContainerId) -> None:
         """Give back all that a container holds; a pen it is in goes to who is left there."""

@@ -1,6 +1,6 @@
 """Decisions as data: what a container got or why not, every candidate, and who else changes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -11,7 +11,7 @@ from ..books.books import Books
 from ..configuration.config import SchedulingClass
 from ..model.container import Container, ContainerId
 from ..model.grant import Dropped, Grant, Refusal
-from ..model.pinning import Change, Pinning
+from ..model.pinning import Change, Pinning, changed
 from ..placing.judging.restriction import TOLD_MAX
 from ..placing.lineup import Lineup
 from ..placing.placer import Failure, Placement
@@ -19,7 +19,8 @@ from ..placing.rank import Rank
 from ..text.errors import Problem
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses
 
-_UNMET: Final = "unmet"
+UNMET: Final = "unmet"
+"""The place of problems that are rules which do not hold."""
 _PROBLEMS_KNOWN: Final = 256
 """What does not hold is told again and again, at all whom it concerns."""
 
@@ -104,14 +105,14 @@ def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
     texts = texts[:TOLD_MAX]
     if texts == decision.unmet:
         return decision
-    problems = [one for one in decision.problems if one.where != _UNMET]
+    problems = [one for one in decision.problems if one.where != UNMET]
     problems += map(_problem, texts)
     return replace(decision, unmet=texts, problems=tuple(problems))
 
 
 @lru_cache(maxsize=_PROBLEMS_KNOWN)
 def _problem(text: str) -> Problem:
-    return Problem(where=_UNMET, what=text, is_advice=True)
+    return Problem(where=UNMET, what=text, is_advice=True)
 
 
 def left_as_it_was(
@@ -126,6 +127,23 @@ def left_as_it_was(
         lineup=failure.lineup,
         problems=problems,
     )
+
+
+def with_changes(decision: Decision, later: Sequence[Change]) -> Decision:
+    """A decision with changes that followed after those it has; nobody is in it twice."""
+    if not later:
+        return decision
+    changes = {one.container_id: one for one in decision.changes}
+    own = decision.pinning
+    for one in later:
+        if one.container_id == decision.container_id:
+            own = one.after
+            continue
+        first = changes.pop(one.container_id, one)
+        both = changed(one.container_id, first.before, one.after)
+        if both is not None:
+            changes[one.container_id] = both
+    return replace(decision, pinning=own, changes=tuple(changes.values()))
 
 
 class Adopted(Struct, frozen=True, kw_only=True):

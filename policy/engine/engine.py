@@ -252,7 +252,7 @@ class Engine:
             self._allocator.unmet.forget_shifted()
             return refusal
         self._allocator.shift_shares()
-        changes = self._allocator.books.pinner.changes()
+        changes = self._allocator.return_home(None)
         self._allocator.refresh_unmet()
         return changes
 

@@ -177,6 +177,11 @@ class ShiftedShares:
                 found.append(grant.container_id)
         return tuple(found)
 
+    @property
+    def has_away(self) -> bool:
+        """Whether anybody was driven out of its pool, and may come home."""
+        return bool(self._homes)
+
     def return_home(self) -> tuple[ContainerId, ...]:
         """Give containers that were left no cpu of their pool its cpus back, where there are some.
 

@@ -7,6 +7,7 @@ from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
 from ..model.pinning import Change
+from ..placing.growth import is_outside
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.restriction import (
@@ -107,15 +108,14 @@ class UnmetRules:
     ) -> None:
         """Tell of anti-affinity that does not hold at a container that runs already.
 
-        Other rules ignore what happens after its arrival: they are told if they are remembered.
-        `is_alone`: nobody else is looked at. Among all that run each owner is told by itself.
+        And of the pool that it names. Other rules ignore what happens after its arrival: they are
+        told if they are remembered. `is_alone`: nobody else is looked at. Among all that run each
+        owner is told by itself.
         """
-        pool_id = self._books.pool_around(container_id)
-        cpus = self._books.reach(container_id)
+        books, cpus = self._books, self._books.reach(container_id)
+        told = judgement.told_at(cpus, books.pool_around(container_id))
         broken = [
-            one
-            for one in judgement.told_at(cpus, pool_id)
-            if one.blockers or one.is_told(remembered)
+            r for r in told if r.blockers or is_outside(r, cpus, books) or r.is_told(remembered)
         ]
         if is_alone:
             self.tell_owners(self._roster.containers[container_id], broken)
@@ -243,7 +243,7 @@ class UnmetRules:
         self._resting.pop(container_id, None)
         self._many.forget(container_id)
 
-    def refresh(self, gone: ContainerId, moved: Iterable[ContainerId] = ()) -> None:
+    def refresh(self, gone: ContainerId | None, moved: Iterable[ContainerId] = ()) -> None:
         """Forget what holds again without a container that is gone. O(what it stood in the way).
 
         `moved`: those that have other cpus for it.

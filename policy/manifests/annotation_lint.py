@@ -75,7 +75,7 @@ def lint_manifests(text: str, check: Check | None = None) -> tuple[Finding, ...]
     try:
         documents = parse_documents(text, MANIFEST_LIMITS)
     except TextError as error:
-        return (_finding(error.problem("manifest"), error.line, error.column, text.splitlines()),)
+        return (finding_at(error.problem("manifest"), error.line, error.column, text.splitlines()),)
     lines = text.splitlines()
     found: dict[Finding, None] = {}
     try:
@@ -85,7 +85,7 @@ def lint_manifests(text: str, check: Check | None = None) -> tuple[Finding, ...]
     except FieldError as error:
         problem = error.problem or Problem(where="", what=str(error))
         problem = replace(problem, where="manifest")
-        found[_finding(problem, error.line, error.column, lines)] = None
+        found[finding_at(problem, error.line, error.column, lines)] = None
     return tuple(sorted(found, key=lambda finding: (finding.line, finding.column)))
 
 
@@ -110,7 +110,7 @@ class WrittenPod(Struct, frozen=True, kw_only=True, eq=False):
     def finding(self, problem: Problem) -> Finding:
         """A problem of it at its place."""
         place = self.places.find(problem, self.annotations)
-        shown = _finding(problem, place.line, place.column, self.lines)
+        shown = finding_at(problem, place.line, place.column, self.lines)
         return shown if place.is_exact else structs.replace(shown, excerpt="")
 
 
@@ -191,9 +191,9 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
             texts[key.value] = value.value
         if fault is not None and own_annotations({key.value: ""}):
             without_quotes.add(value.line)
-            yield _finding(fault, value.line, value.column, lines)
+            yield finding_at(fault, value.line, value.column, lines)
         if domain_of(key.value) == CRI_DOMAIN:
-            yield _finding(_old_domain(key.value), key.line, key.column, lines)
+            yield finding_at(_old_domain(key.value), key.line, key.column, lines)
     written = _written_pod(workload, lines)
     admitted = admit(texts, f"{written.namespace}/{written.name}")
     pod = Pod(
@@ -205,11 +205,13 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
     )
     names = _container_names(template)
     problems = [*_problems(pod, tuple(name.value for name in names))]
-    for found in check(pod.name, pod.namespace, template) if check is not None else ():
+    # An object without a template has no pods to check.
+    looked_at = check if template is not None else None
+    for found in looked_at(pod.name, pod.namespace, template) if looked_at is not None else ():
         if isinstance(found, Finding):
             # A pod with such a value cannot be read, which is said already.
             if found.line not in without_quotes:
-                yield _finding(found.problem, found.line, found.column, lines)
+                yield finding_at(found.problem, found.line, found.column, lines)
         else:
             problems.append(found)
     yield from map(
@@ -233,7 +235,7 @@ def _lint_owner(workload: Workload, lines: list[str]) -> Iterator[Finding]:
         if domain_of(key.value) is not None:
             what = f"the annotations of a {workload.kind} itself do not reach its pods"
             problem = Problem(where=key.value, what=what, fix=f"move it to {path}")
-            yield _finding(problem, key.line, key.column, lines)
+            yield finding_at(problem, key.line, key.column, lines)
 
 
 def _problems(pod: Pod, names: tuple[str, ...]) -> Iterator[Problem]:
@@ -271,7 +273,8 @@ def _fault_of_value(key: TextScalar, value: TextNode) -> Problem | None:
     return Problem(where=key.value, what=what, fix=f'put it in quotes: "{value.value}"')
 
 
-def _finding(problem: Problem, line: int, column: int, lines: Sequence[str]) -> Finding:
+def finding_at(problem: Problem, line: int, column: int, lines: Sequence[str]) -> Finding:
+    """A problem at a place in a text of these lines, with the excerpt."""
     excerpt = ""
     if line and column and line <= len(lines):
         written, at = lines[line - 1], column - 1

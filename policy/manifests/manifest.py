@@ -100,6 +100,37 @@ def pod_of(template: Field, name: str, namespace: str) -> PodSpec:
     )
 
 
+def object_name(workload: Workload, generated: dict[str, int]) -> str:
+    """The name of the object, or that which the API server would make up: its prefix and a number.
+
+    `generated`: how many names of each prefix are made up. Raises `FieldError` for neither.
+    """
+    metadata = workload.manifest["metadata"]
+    if name := metadata["name"].text(""):
+        return name
+    prefix = metadata["generateName"].text("")
+    if not prefix:
+        shown = "pod" if workload.kind == "Pod" else workload.kind
+        raise metadata["name"].error("is missing", f"name the {shown}")
+    number = generated.get(prefix, 0)
+    generated[prefix] = number + 1
+    return f"{prefix}{number}"
+
+
+def check_counts(workload: Workload) -> None:
+    """Raise `FieldError` where an object has no template, or no number of pods that can be."""
+    if workload.is_of_operator:
+        _count_around(workload.around, workload.manifest.source)
+        return
+    template = workload.manifest
+    for key in workload.template.path:
+        template = template[key]
+    if template.is_missing:
+        raise template.error("is missing", f"a {workload.kind} needs a pod template")
+    if workload.template.counter:
+        _count(workload.manifest["spec"], workload.template.counter)
+
+
 def is_manifest(document: Field) -> bool:
     """Whether a document looks like a Kubernetes object, of whatever kind."""
     return document.is_mapping and {"apiVersion", "kind"} <= document.entries().keys()
@@ -205,17 +236,9 @@ def _count_around(around: Around, source: str) -> int:
 
 def _pods_of(workload: Workload, generated: dict[str, int]) -> Iterator[PodSpec]:
     manifest, path = workload.manifest, workload.template.path
-    metadata = manifest["metadata"]
-    namespace = metadata["namespace"].text("default")
+    namespace = manifest["metadata"]["namespace"].text("default")
+    name = object_name(workload, generated)
     if not path:
-        name = metadata["name"].text("")
-        if not name:
-            prefix = metadata["generateName"]
-            if prefix.is_missing:
-                raise metadata["name"].error("is missing", "name the pod")
-            number = generated.get(prefix.text(), 0)
-            generated[prefix.text()] = number + 1
-            name = f"{prefix.text()}{number}"
         yield pod_of(manifest, name, namespace)
     else:
         template = manifest
@@ -223,7 +246,6 @@ def _pods_of(workload: Workload, generated: dict[str, int]) -> Iterator[PodSpec]
             template = template[key]
         if template.is_missing:
             raise template.error("is missing", f"a {workload.kind} needs a pod template")
-        name = metadata["name"].text()
         for number in range(_count(manifest["spec"], workload.template.counter)):
             yield pod_of(template, f"{name}-{number}", namespace)
 

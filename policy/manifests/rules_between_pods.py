@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from ...topology.model.machine import Level
-from ..configuration.config import Config
+from ..configuration.config import Config, OnUnsatisfiable
 from ..model.container import Container
 from ..model.level_name import level_noun
 from ..rules.affinity import AffinityRule, affinity_rules
@@ -116,6 +116,8 @@ def rules_between(
                 yield from _never_near(one, every)
             yield from _in_vain(one, others)
             yield from _one_sided(one, others)
+    if len(every) == len(containers):
+        yield from _deadlocked(every)
     if count_domains is not None:
         yield from _crowded(every, count_domains)
 
@@ -149,6 +151,36 @@ def _never_near(one: _Member, every: Sequence[_Member]) -> Iterator[Between]:
             what = f"contradicts {barrier.term.text} of {other.path}: they never hold together"
             fix = "leave one of them out"
             yield Between(one.place, term_finding(term, one.container, what, fix))
+
+
+def _deadlocked(every: Sequence[_Member]) -> Iterator[Between]:
+    """Required affinity whose owners wait for one another: each is refused until another is there.
+
+    Those who wait for one of these, too. O(rules x containers, for each of them).
+    """
+    waiting: dict[_Member, list[tuple[Term, list[_Member]]]] = {}
+    for one in every:
+        rules = one.placement.required
+        if one.placement.on_unsatisfiable is not OnUnsatisfiable.FAIL:
+            continue
+        terms = [rule.term for rule in rules if not rule.is_anti]
+        terms = [term for term in terms if not term.includes(one.container, one.container)]
+        meant = [(term, [other for other in every if one.is_about(term, other)]) for term in terms]
+        if found := [(term, others) for term, others in meant if others]:
+            waiting[one] = found
+    count = 0
+    while count != len(waiting):
+        count = len(waiting)
+        still = {
+            one: [(term, others) for term, others in found if all(map(waiting.get, others))]
+            for one, found in waiting.items()
+        }
+        waiting = {one: found for one, found in still.items() if found}
+    for one, found in waiting.items():
+        term, others = found[0]
+        what = f"it is refused before {others[0].path} is there, which is refused before others are"
+        fix = "let one of them come first: write on-unsatisfiable: degrade there, or prefer it"
+        yield Between(one.place, term_finding(term, one.container, what, fix))
 
 
 def _barrier(owner: _Member, other: _Member, near: Term) -> RequiredTerm | None:

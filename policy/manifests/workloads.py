@@ -11,6 +11,9 @@ from ..text.yaml_nodes import TextList, TextMap, TextNode, TextScalar
 MAX_OBJECTS: Final = 10_000
 """Objects in one document; aliases could otherwise multiply a small file without end."""
 
+NO_KIND: Final = "no 'kind'"
+"""What is wrong with a document of which nobody can tell what it describes."""
+
 
 class PodTemplate(Struct, frozen=True, kw_only=True):
     """The place of the pod template in objects of a kind; the path of a pod itself is empty."""
@@ -179,7 +182,7 @@ def follow(node: TextNode | None, path: tuple[str, ...]) -> TextNode | None:
 
 def _items(one: Field, kind: str) -> tuple[Field, ...]:
     if one["kind"].is_missing and not kind:
-        raise one.error("no 'kind'", "a Kubernetes manifest begins with apiVersion and kind")
+        raise one.error(NO_KIND, "a Kubernetes manifest begins with apiVersion and kind")
     # Raises where it is no text.
     one["kind"].text(kind)
     return one["items"].elements() if kind.endswith("List") else ()

@@ -1,5 +1,9 @@
 """Holders of memory and their zones: the state of a memory ledger, and every change of it."""
 
+from collections.abc import Iterable
+
+from msgspec import Struct
+
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.cpuset import NodeSet
 from ..model.container import ContainerId
@@ -9,6 +13,16 @@ from .memory_nodes import MemoryNodes
 from .memory_zones import Holding, Zone, Zones
 from .observed_memory import ObservedMemory
 from .offers import MemoryRequest
+
+
+class SetAside(Struct, frozen=True):
+    """Memory that containers have given up for a moment, and who held some in which order."""
+
+    holdings: tuple[tuple[Holding, int], ...]
+    """Each with the mask of its zone."""
+    order: tuple[ContainerId, ...]
+    sequence: int
+    observed: ObservedMemory | None
 
 
 class Holdings:
@@ -129,6 +143,28 @@ class Holdings:
         self.grown.pop(container_id, None)
         if self.observed is not None:
             self.observed.release(container_id)
+
+    def set_aside(self, container_ids: Iterable[ContainerId]) -> SetAside:
+        """Release what some containers hold; unknown ids change nothing. O(containers)."""
+        order, observed = tuple(self._by_id), self.observed
+        ids = [one for one in container_ids if one in self._by_id]
+        aside = SetAside(
+            tuple([(self._by_id[one], self._zone_of[one].mask) for one in ids]),
+            order,
+            self._sequence,
+            observed.copy() if observed is not None else None,
+        )
+        for one in ids:
+            self.drop(one)
+        return aside
+
+    def put_back(self, aside: SetAside) -> None:
+        """Hold again what was set aside: nobody is younger by it. Nothing came meanwhile."""
+        for holding, mask in aside.holdings:
+            self.adopt(holding, mask)
+        self._by_id = {one: self._by_id[one] for one in aside.order}
+        self._zone_of = {one: self._zone_of[one] for one in aside.order}
+        self._sequence, self.observed = aside.sequence, aside.observed
 
     def state(self) -> HeldMemory:
         """The memory held by all containers. Cost O(containers)."""

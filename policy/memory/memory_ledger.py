@@ -9,7 +9,7 @@ from ...topology.sets.cpuset import NO_NODES, NodeSet
 from ..model.container import ContainerId
 from ..model.grant import Refusal
 from .held_memory import HeldMemory
-from .holdings import Holdings
+from .holdings import Holdings, SetAside
 from .memory_nodes import MemoryNodes
 from .memory_plan import Plan
 from .memory_zones import Holding, Zone
@@ -197,6 +197,16 @@ class MemoryLedger:
         if self._held.find(container_id) is not None:
             self._held.drop(container_id)
             self.version += 1
+
+    def set_aside(self, container_ids: Iterable[ContainerId]) -> SetAside:
+        """Release what some containers hold, until it is clear whether they keep it."""
+        self.version += 1
+        return self._held.set_aside(container_ids)
+
+    def put_back(self, aside: SetAside) -> None:
+        """Have containers hold what was set aside, as old as they were; nothing came meanwhile."""
+        self._held.put_back(aside)
+        self.version += 1
 
     def adopt(self, request: MemoryRequest, zone: NodeSet) -> NodeSet:
         """Account a running container to exactly the nodes it has, even where that is too much.

@@ -65,8 +65,9 @@ def values_fault(
         case "Exists" | "DoesNotExist" if count:
             return f"{name} takes no values, not {count}", "leave 'values' out"
         case "Gt" | "Lt" if count != 1:
-            return f"{name} takes one value, not {count}", 'write values: ["32"]'
+            first = [one for one in values if parse_int64(one) is not None] or ["32"]
+            return f"{name} takes one value, not {count}", f'write values: ["{first[0]}"]'
         case "Gt" | "Lt" if parse_int64(values[0]) is None:
-            return f"{quoted(values[0])} is no whole number", 'write values: ["32"]'
+            return f"{quoted(values[0])} is no whole number", 'write one, as in values: ["32"]'
         case _:
             return None

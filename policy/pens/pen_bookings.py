@@ -89,10 +89,9 @@ class PenBookings:
         books = self._books
         allowed = allowed_in_pen(judgements, residents, books)
         ledger, memory = books.ledger, books.memory
-        wanted = [memory.request_of(one.container_id) for one in residents]
+        aside = memory.set_aside(one.container_id for one in residents)
         for one in residents:
             ledger.drop(one.container_id)
-            memory.release(one.container_id)
         pen = self._around(residents, request)
         request = replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
         ledger.add(pen)
@@ -115,10 +114,9 @@ class PenBookings:
             return placement
         ledger.drop(pen.container_id)
         memory.release(pen.container_id)
-        for one, known in zip(residents, wanted, strict=True):
+        for one in residents:
             ledger.add(one)
-            if known is not None:
-                memory.adopt(known, one.memory)
+        memory.put_back(aside)
         return placement
 
     def resize(

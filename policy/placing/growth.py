@@ -134,6 +134,14 @@ def are_together(rule: Restriction, cpus: int, own: int, books: Books) -> bool:
     return False
 
 
+def is_outside(rule: Restriction, cpus: int, books: Books) -> bool:
+    """Whether a rule names a pool, and some of these cpus are none of its."""
+    if not rule.names_pool:
+        return False
+    pools = books.tree.pools
+    return all(cpus & ~one.cpus.mask for one in pools if one.id not in rule.closed_pools)
+
+
 def homeless(books: Books) -> tuple[Grant, ...]:
     """Shared grants, pens too, of which exclusive ones have taken all cpus.
 

@@ -9,7 +9,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec import structs
+
 from ...topology.model.machine import Machine
+from ..annotations.annotation_keys import OWN_DOMAIN, RULE_KEYS
 from ..annotations.annotation_values import ALL_HINTS, HintSource
 from ..annotations.annotations import effective
 from ..annotations.preferences import Preferences, parse_preferences
@@ -21,19 +24,22 @@ from ..configuration.config import (
     Config,
     Control,
     CpuClass,
+    OnUnsatisfiable,
     RdtControl,
     SchedulingClass,
 )
+from ..engine.decision import Decision
 from ..engine.engine import Engine
 from ..manifests.annotation_lint import Finding, WrittenPod
 from ..manifests.manifest import pod_of
 from ..manifests.pod_spec import PodSpec
 from ..manifests.rules_between_pods import CountDomains, ReviewedPod, rules_between
-from ..model.container import Container
-from ..model.grant import Refusal
+from ..model.container import Container, Pod
+from ..model.grant import Dropped, Refusal
 from ..pens.pen_name import wished_pen
 from ..pens.pen_slices import unheeded_cold_start
 from ..placing.classifier import Classifier, grave_problems
+from ..placing.judging.rule_reading import ABSENT
 from ..pools.domains import Domains
 from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import PoolTree
@@ -49,6 +55,9 @@ from ..text.yaml_fields import Field, FieldError
 from ..text.yaml_nodes import TextNode
 from .creation import NodeMemory, created_container, created_pod
 
+_WAITS: Final = "alone it is refused: it must be with containers that are not there"
+_ARRIVAL: Final = "have those placed before it"
+_ON_UNSATISFIABLE: Final = RULE_KEYS[-1]
 _WITH_RESOURCES: Final = "agent.podResourceAPI: true"
 
 
@@ -199,6 +208,11 @@ class PodCheck:
         engine.forget_places()
         for one, container in zip(specs, containers, strict=True):
             decision = engine.create(container)
+            if _waits(decision):
+                # Alone it waits in vain: whether there is room for it can be said all the same.
+                waiting = structs.replace(container, pod=_yielding(container.pod))
+                yield Problem(where=container.path, what=_WAITS, fix=_ARRIVAL, is_advice=True)
+                decision = engine.create(waiting)
             is_refused = isinstance(decision.result, Refusal)
             if isinstance(decision.result, Refusal) and not grave_problems(
                 decision.problems, container, config
@@ -211,6 +225,24 @@ class PodCheck:
                 engine.remove(container.id)
         for container in containers:
             engine.remove(container.id)
+
+
+def _waits(decision: Decision) -> bool:
+    """Whether a container is refused for nothing but that those it must be with are not there."""
+    if not isinstance(decision.result, Refusal) or not decision.candidates:
+        return False
+    return all(isinstance(one, Dropped) and one.wanted == ABSENT for one in decision.candidates)
+
+
+def _yielding(pod: Pod) -> Pod:
+    """The pod with rules that give way."""
+    kept = {
+        key: text
+        for key, text in pod.annotations.items()
+        if not key.startswith(f"{_ON_UNSATISFIABLE}.")
+    }
+    degrade = {f"{_ON_UNSATISFIABLE}.{OWN_DOMAIN}/pod": OnUnsatisfiable.DEGRADE.value}
+    return structs.replace(pod, annotations=kept | degrade)
 
 
 def _config_for(spec: PodSpec) -> Config:

@@ -275,6 +275,7 @@ def test_no_command_is_named_that_does_not_exist() -> None:
 
 
 LINTED = """\
+apiVersion: v1
 kind: Pod
 metadata:
   name: web

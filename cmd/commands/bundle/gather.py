@@ -26,6 +26,7 @@ from ...control.control_client import ControlClient, ControlError
 from ...control.control_option import control_option
 from ...control.documents import REFUSAL, StatusDocument
 from ...control.history.history_file import HISTORY_NAME, OLDER_NAME, read_history
+from ...report.path_type import FolderType, PathType
 from ...report.version import VERSION
 from ...state.own_file import ForeignFileError, read_file
 from ..output_file import write_whole
@@ -40,11 +41,14 @@ _LIBRARIES: Final = ("grpcio", "protobuf", "msgspec", "click", "psutil", "promet
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, readable=False))
+@click.argument(
+    "file",
+    type=PathType(path_type=Path, dir_okay=False, remedy="name a file in a folder you can write"),
+)
 @control_option
 @click.option(
     "--state-dir",
-    type=click.Path(path_type=Path, readable=False),
+    type=FolderType(remedy="name that of pinfoldd"),
     default=DEFAULT_STATE,
     show_default=True,
     metavar="DIR",

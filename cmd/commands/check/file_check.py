@@ -13,6 +13,7 @@ from ....policy.manifests.annotation_lint import (
     lint_manifests,
     written_pods,
 )
+from ....policy.manifests.object_faults import object_faults
 from ....policy.manifests.workloads import ManifestObject, find_objects
 from ....policy.scenarios.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import is_scenario_file, parse_scenarios
@@ -42,7 +43,8 @@ class FileCheck:
             for scenario in scenarios:
                 yield from self._of_scenarios(scenario, text.splitlines())
         else:
-            found = [_of_finding(source, one) for one in lint_manifests(text, self._pods)]
+            findings = (*object_faults(text), *lint_manifests(text, self._pods))
+            found = [_of_finding(source, one) for one in dict.fromkeys(findings)]
             for node in _configurations(text):
                 document = config_document(node, source)
                 found.extend(config_complaints(document, Subject.CONFIGURATION, self._machine))

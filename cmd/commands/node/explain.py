@@ -12,6 +12,7 @@ from ...control.control_option import control_option
 from ...control.documents import GRANT, CandidateDocument, ExplainDocument, RuleDocument
 from ...report.console import table_lines
 from ...report.escaped_text import escaped
+from ...report.path_type import PathType
 from ..output_option import output_option
 from .document_text import json_text, pin_text
 from .name_completion import complete_container
@@ -23,7 +24,7 @@ _MATCHES_SHOWN: Final = 8
 @click.argument("container", shell_complete=complete_container)
 @click.option(
     "--bundle",
-    type=click.Path(path_type=Path, readable=False),
+    type=PathType(path_type=Path),
     metavar="FILE",
     help="Look into what 'pinfold gather' wrote instead of asking the daemon.",
 )

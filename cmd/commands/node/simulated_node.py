@@ -16,6 +16,7 @@ from ....topology.model.machine import Machine
 from ...control.control_client import ControlClient
 from ...control.control_option import control_option
 from ...kernel.knobs import Knobs
+from ...report.path_type import PathType
 from ...state.state_file import State
 from ..saved_node import cut_pods, saved_engine, saved_state
 
@@ -82,7 +83,7 @@ def node_options(command: _Command) -> _Command:
     state = click.option(
         "--state",
         "state_path",
-        type=click.Path(path_type=Path, readable=False),
+        type=PathType(path_type=Path, remedy="name a state file, its folder or a support bundle"),
         metavar="FILE|DIR",
         help="Go on from what runs: a daemon's state file, its folder, or a support bundle.",
     )

@@ -35,6 +35,8 @@ class Restriction(Struct, frozen=True, kw_only=True):
     choices: tuple[int, ...] = ()
     """Domains of which the newcomer must be in exactly one; empty where any cpus left will do."""
     closed_pools: frozenset[int] = frozenset()
+    names_pool: bool = False
+    """Whether it names the one pool that is not closed: no change of labels can end it."""
     blockers: tuple[Container, ...] = ()
     """The containers that stand in the way."""
     blocker_names: str = ""

@@ -36,6 +36,10 @@ _GUARD_WEIGHT: Final = 100
 """The weight of what a namespace may not require of containers of others."""
 
 
+ABSENT: Final = "a container that it is about"
+"""What required affinity wants where there is none."""
+
+
 class _Limits(TypedDict, total=False):
     forbidden: int
     choices: tuple[int, ...]
@@ -43,6 +47,7 @@ class _Limits(TypedDict, total=False):
     blockers: tuple[Container, ...]
     level: Level
     is_lasting: bool
+    names_pool: bool
 
 
 class RuleReading(Struct):
@@ -132,7 +137,7 @@ class RuleReading(Struct):
             elif not self._includes_itself(rules if is_strict else (rule,)):
                 self._restrict(
                     rule.term.text,
-                    "a container that it is about",
+                    ABSENT,
                     forbidden=self._everything,
                     is_lasting=is_lasting(rule),
                 )
@@ -238,7 +243,10 @@ class RuleReading(Struct):
         if rules.pool_name is not None:
             others = frozenset(pool.id for pool in pools if pool.name != rules.pool_name)
             self._restrict(
-                f"pool-name {rules.pool_name!r}", f"pool {rules.pool_name}", closed_pools=others
+                f"pool-name {rules.pool_name!r}",
+                f"pool {rules.pool_name}",
+                closed_pools=others,
+                names_pool=True,
             )
         for one in rules.pool_required:
             labels = self.books.pool_labels

@@ -77,5 +77,6 @@ class ObjectionWording(Struct, frozen=True, kw_only=True):
         # Its own ones are among all of them.
         names = dict.fromkeys(one.name for one in (*self.own, *judgement.restrictions()))
         name = "; ".join(islice(names, 2))
-        available = str(CpuSet(inside)) if inside else "none"
+        # Some of these are others', or all of them are too few.
+        available = f"too little on {CpuSet(inside)}" if inside else "none"
         return Dropped(f"cpus where rules hold ({name})", self.request.describe(), available)

@@ -46,6 +46,9 @@ def parse_pool_selector(text: str, key: str) -> PoolRequirement:
     expressions: dict[str, PoolExpression] = {}
     for part in text.split(","):
         label, equals, value = map(str.strip, part.partition("="))
+        if label.endswith("!"):
+            fix = "a selector knows '=' alone; write NotIn in a poolAffinity"
+            raise ValueError(f"{quoted(part.strip())} is not label=value", fix)
         if not label or not equals or value.startswith("="):
             raise ValueError(f"{quoted(part.strip())} is not label=value", "write 'socket=1'")
         if label in expressions:

@@ -320,3 +320,48 @@ def test_the_place_is_that_of_the_rule_in_its_file(tmp_path: Path) -> None:
     first = result.stdout.splitlines()[0]
     assert first.startswith(f"{tmp_path}/pod1.yaml:{line}:")
     assert ": advice: pinfold.dev/affinity of shop/web/main: the rule counts when" in first
+
+
+FIRM = {"on-unsatisfiable.pinfold.dev/pod": "fail"}
+WAITS = "alone it is refused: it must be with containers that are not there"
+
+
+@pytest.mark.parametrize(
+    ("pods", "waiting"),
+    [
+        pytest.param({"web": "db", "db": "web"}, ["web", "db"], id="two for one another"),
+        pytest.param(
+            {"web": "db", "db": "cache", "cache": "web", "log": "web"},
+            ["web", "db", "cache", "log"],
+            id="three in a ring, and one for these",
+        ),
+        pytest.param({"web": "db", "db": ""}, [], id="one for another that is free"),
+        pytest.param({"web": "web", "db": "web"}, [], id="one for its own kind, which may begin"),
+        pytest.param({"web": "elsewhere"}, [], id="one for somebody in no file"),
+    ],
+)
+def test_who_must_wait_for_one_another_is_told(
+    tmp_path: Path, pods: dict[str, str], waiting: list[str]
+) -> None:
+    texts = [pod(one, {**near(selecting(app)), **FIRM} if app else {}) for one, app in pods.items()]
+    found = advice(tmp_path, texts)
+    assert [text.partition("of shop/")[2].partition("/main: ")[0] for text in found] == waiting
+    assert all("which is refused before others are" in text for text in found)
+    gives_way = [text.replace('"fail"', '"degrade"') for text in texts]
+    assert advice(tmp_path, gives_way) == []
+
+
+def test_who_must_be_with_another_is_no_fault_where_each_is_placed_alone(tmp_path: Path) -> None:
+    machine = ("--machine", TWO_NODES)
+    web = pod("web", {**near(selecting("db")), **FIRM})
+    (found,) = advice(tmp_path, [pod("db", {}), web], *machine)
+    assert found == f"shop/web/main: {WAITS} — have those placed before it"
+
+
+def test_who_waits_for_another_is_refused_where_there_is_no_room_at_all(tmp_path: Path) -> None:
+    wide = pod("web", {**near(selecting("db")), **FIRM}).replace(
+        '"name": "main"', '"name": "main", "resources": {"limits": {"cpu": 99, "memory": "1Mi"}}'
+    )
+    result = lint(tmp_path, [wide], "--machine", TWO_NODES)
+    assert result.exit_code == 1
+    assert "refused: no pool has room for 99 exclusive CPUs" in result.stdout

@@ -9,6 +9,7 @@ from pinfold.cmd.pinfold import main
 
 CONFIG = "racks: {rack1: {numa: {enabled: true, requireRackAffinity: true}}}\n"
 POD = """\
+apiVersion: v1
 kind: Pod
 metadata: {name: web, labels: {LABEL: rack1}}
 spec: {containers: [{name: main}]}

@@ -34,7 +34,8 @@ def lint(text: str, *arguments: str) -> str:
 def templates(annotations: str) -> list[object]:
     """The annotations in the template of every kind that has pods."""
     deeper = "\n".join(f"  {line}" for line in annotations.splitlines())
-    pod = f"metadata:\n  annotations:\n{deeper}\nspec: {{containers: [{{name: web}}]}}\n"
+    metadata = f"metadata:\n  name: shop\n  annotations:\n{deeper}\n"
+    pod = f"{metadata}spec: {{containers: [{{name: web}}]}}\n"
     kinds = {
         "Pod": (),
         "Deployment": ("spec", "template"),

@@ -638,3 +638,59 @@ scenarios:
     told = run(str(path)).stdout
     assert told.count("advice: unmet: anti-affinity at socket to app=noisy") == 1
     assert told.count("in one socket with default/noisy/noisy") == 1
+
+
+def pods_with(rules: dict[str, str], at_level: str = "numa") -> str:
+    """Pods, each with its labels and what its required rule is about, in a line each."""
+    lines: list[str] = []
+    for name, (kind, app) in ((name, rule.split()) for name, rule in rules.items()):
+        term = f"{{labelSelector: {{matchLabels: {{app: {app}}}}}, topologyKey: {at_level}}}"
+        text = f"{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{term}]}}"
+        about = f"labels: {{app: {name.rstrip('0123456789')}}}"
+        annotations = f"annotations: {{affinity.pinfold.dev/pod: '{text}'}}"
+        resources = "resources: {limits: {cpu: 1, memory: 1Mi}}"
+        lines.append(
+            f"{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, {about}, {annotations}}},"
+            f" spec: {{containers: [{{name: c, {resources}}}]}}}}"
+        )
+    return "\n---\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("rules", "advice"),
+    [
+        pytest.param(
+            {"web": "podAffinity cache", "cache": "podAffinity web"},
+            [
+                "unmet for a while: affinity at numa to app=cache (affinity.pinfold.dev/pod:1) of"
+                " default/web/c: it wants a container that it is about"
+            ],
+            id="a rule that holds once the other one is there",
+        ),
+        pytest.param(
+            {"web": "podAffinity cache", "cache": "podAntiAffinity web"},
+            [
+                "unmet: affinity at numa to app=cache (affinity.pinfold.dev/pod:1) of"
+                " default/web/c: it wants cpus of a NUMA node with default/cache/c"
+            ],
+            id="a rule that does not hold for another reason by then",
+        ),
+        pytest.param(
+            {f"s{number}": "podAntiAffinity s" for number in range(3)},
+            [
+                "unmet: anti-affinity at numa to app=s (affinity.pinfold.dev/pod:1) of"
+                f" default/{one}/c: in one NUMA node with default/{other}/c"
+                for one, other in (("s0", "s2"), ("s2", "s0"))
+            ],
+            id="rules of two, each told with the other one",
+        ),
+    ],
+)
+def test_each_rule_that_is_unmet_is_told_once_as_it_is_at_the_end(
+    tmp_path: Path, rules: dict[str, str], advice: list[str]
+) -> None:
+    manifest = tmp_path / "pods.yaml"
+    manifest.write_text(pods_with(rules))
+    result = run(str(manifest), "--machine", "socket:1 numa:2 core:4 mem:1G")
+    found = [line.strip() for line in result.stdout.splitlines() if "unmet" in line]
+    assert found == [f"advice: {one}" for one in advice]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
@@ -43,7 +44,8 @@ class Library(Collector):
             family = GaugeMetricFamily(name, one.help)
             for labels, value in one.samples:
                 told = {key.replace(".", "_"): text for key, text in labels.items()}
-                family.add_sample(name, told, value)
+                # The library writes a zero with its sign.
+                family.add_sample(name, told, value + 0.0)
             yield family
 
 
@@ -76,6 +78,13 @@ def test_later_pages_have_the_values_of_their_time() -> None:
     assert page(1, 2) == [b'nri_a{n="0"} 1.0', b'nri_a{n="1"} 2.0']
     assert page(3) == [b'nri_a{n="0"} 3.0']
     assert page(4, 0, 0) == [b'nri_a{n="0"} 4.0', b'nri_a{n="1"} 0.0', b'nri_a{n="2"} 0.0']
+
+
+@pytest.mark.parametrize("values", [(-0.0,), (0.0, -0.0), (-0.0, 0.0)])
+def test_nothing_is_written_without_a_sign(values: Sequence[float]) -> None:
+    samples = [Sample({"n": str(number)}, value) for number, value in enumerate(values)]
+    page = Exposition().page([gauge("a", samples)], with_build=False, with_process=False)
+    assert [line.split()[1] for line in page.splitlines()[2:]] == [b"0.0"] * len(values)
 
 
 def test_the_lines_of_thousands_of_series_stay_in_their_order() -> None:

@@ -95,7 +95,7 @@ spec:
             id="another kind of resource",
         ),
         pytest.param(
-            "kind: TopologyAwarePolicy\nspec: {}", 1, "apiVersion is None", id="no version"
+            "kind: TopologyAwarePolicy\nspec: {}", 1, "apiVersion is missing", id="no version"
         ),
         pytest.param(
             "apiVersion: config.nri/v1alpha1\nkind: TopologyAwarePolicy\npinCPU: true",
@@ -271,7 +271,11 @@ def test_every_fault_has_its_own_line() -> None:
         ),
         pytest.param(
             "kind: Pod\nspce: {}\nspec: {containers: []}",
-            ["apiVersion is None", "kind is 'Pod'", "unknown field 'spce' — did you mean 'spec'?"],
+            [
+                "apiVersion is missing",
+                "kind is 'Pod'",
+                "unknown field 'spce' — did you mean 'spec'?",
+            ],
             id="fields of another kind of resource are none of ours",
         ),
         pytest.param(
@@ -779,3 +783,43 @@ def test_every_configuration_of_the_given_scenarios_is_read() -> None:
             else:
                 config_from_values(step["config"])
     assert seen > 10
+
+
+LEAVES_ALONE = "no level is enabled, so it has no rules — as in numa: {enabled: true}"
+NO_EFFECT = "accepted, but has no effect — write enabled: true beside it"
+NO_RULES = "adds no rules — write addedAffinity: {podAntiAffinity: ..}, or leave it out"
+KEPT_APART = "podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [TERM]}".replace(
+    "TERM", "{labelSelector: {}, topologyKey: numa}"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "warnings"),
+    [
+        pytest.param("racks: {a: {}}", [f"racks.a: {LEAVES_ALONE}"], id="a rack of nothing"),
+        pytest.param(
+            "racks: {a: {socket: {requireRackAffinity: true}}}",
+            [f"racks.a: {LEAVES_ALONE}"],
+            id="a rack with a level that is not enabled",
+        ),
+        pytest.param(
+            "racks: {a: {socket: {enabled: true}, l3: {requireRackAffinity: true}}}",
+            [f"racks.a.l3: {NO_EFFECT}"],
+            id="one level of two that is not enabled",
+        ),
+        pytest.param("racks: {a: {socket: {enabled: true}}}", [], id="a rack with rules"),
+        pytest.param("profiles: [{name: a}]", [f"profiles[0]: {NO_RULES}"], id="an empty profile"),
+        pytest.param(
+            f"profiles: [{{name: a, addedAffinity: {{{KEPT_APART}}}}}]",
+            [],
+            id="a profile with rules",
+        ),
+    ],
+)
+def test_rules_that_come_to_nothing_are_warned_of(text: str, warnings: list[str]) -> None:
+    found = read_config(text, "p.yaml").warnings
+    assert [one.partition(" ")[2] for one in found] == warnings
+
+
+def test_truth_values_are_told_as_they_are_written() -> None:
+    assert "antiAffinity.numa: true is not accepted" in error_of("antiAffinity: {numa: true}")

@@ -1,14 +1,27 @@
 """Containers that somebody drove out of their pool, and where they are once that one leaves."""
 
+import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Resources
-from tests.unit.policy.engine.ruled_pods import apart, container_of, cpus, engine_of, placed, term
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    placed,
+    reason,
+    term,
+)
 
 
 def in_node(number: int) -> dict[str, str]:
     return {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+
+
+def milli(cpu: int) -> Resources:
+    return Resources(cpu_request_milli=cpu, cpu_limit_milli=cpu)
 
 
 def pool_of(engine: Engine, container: Container) -> str:
@@ -53,13 +66,37 @@ def test_who_asks_for_cpus_is_back_in_the_pool_on_which_it_insists() -> None:
 def test_who_asks_for_cpus_is_back_only_where_they_are_promised_to_nobody() -> None:
     engine, share, back, filler = driven_out()
     engine.remove(filler.id)
-    engine.update(back.id, Resources(cpu_request_milli=1000, cpu_limit_milli=1000))
-    taker, other = container_of("taker", 0.9, annotations=in_node(1)), container_of("other", 0.1)
-    assert placed(engine, taker) == "3"
-    placed(engine, other)
+    engine.update(back.id, milli(1900))
+    assert engine.grants[back.id].shared_milli == 900
+    placed(engine, other := container_of("other", 0.1))
     engine.remove(other.id)
     assert pool_of(engine, share) == "socket #0"
-    engine.remove(taker.id)
+    engine.update(back.id, milli(1000))
     engine.check()
     assert pool_of(engine, share) == "NUMA node #1"
     assert engine.decisions[share.id].unmet == ()
+
+
+@pytest.mark.parametrize("milli_cpu", [0, 100])
+def test_who_insists_on_a_pool_without_shared_cpus_is_refused_however_little_it_asks(
+    milli_cpu: int,
+) -> None:
+    engine = engine_of("socket:1 numa:3 core:2 mem:4G")
+    assert placed(engine, container_of("owner", 2, annotations=in_node(1))) == "2-3"
+    firm = container_of("firm", milli_cpu / 1000, annotations=in_node(1), fails=True)
+    said = reason(engine.create(firm))
+    place = "too little on 2-3" if not milli_cpu else "0m"
+    assert said.endswith(f"available {place}"), said
+    soft = container_of("soft", milli_cpu / 1000, annotations=in_node(1))
+    assert placed(engine, soft) == "1,4-5"
+    (told,) = engine.decisions[soft.id].unmet
+    assert told.endswith("it wants pool NUMA node #1")
+
+
+def test_who_asks_for_nothing_and_insists_on_nothing_is_on_the_reserved_cpus_at_last() -> None:
+    engine = engine_of("socket:1 numa:2 core:2 mem:4G")
+    placed(engine, container_of("owner", 3))
+    soft = container_of("soft", 0, annotations=in_node(1))
+    assert placed(engine, soft) == "0"
+    (told,) = engine.decisions[soft.id].unmet
+    assert told.endswith("it wants pool NUMA node #1")

@@ -598,3 +598,17 @@ def test_a_restart_promises_the_huge_pages_of_a_pen(is_remembered: bool) -> None
     answer = restarted(node, containers, is_remembered=is_remembered)
     assert not answer.changes
     assert promised(node) == before
+
+
+def test_a_pen_that_cannot_begin_leaves_memory_as_it_was() -> None:
+    """Nobody is younger by it, and what was seen of free memory and granted since counts on."""
+    node, one, small = Node("socket:1 core:6 mem:8G"), pod(whole(4)), whole(1, memory=GIB)
+    node.create(container(one, "own", small), container(pod(small, name="q"), "a"))
+    node.engine.observe_memory({0: 8 * GIB})
+    node.create(container(pod(small, name="r"), "a"), container(pod(small, name="s"), "a"))
+    before = node.engine.snapshot()
+    decision = node.create(container(one, "a"))
+    assert isinstance(decision.result, Refusal)
+    after = node.engine.snapshot()
+    assert (after.memory, after.memory_look) == (before.memory, before.memory_look)
+    assert dict(after.grants) == dict(before.grants)

@@ -418,6 +418,17 @@ def test_who_asks_for_less_again_goes_back() -> None:
     engine.check()
 
 
+def test_a_resize_over_two_nodes_leaves_memory_where_it_is_while_there_is_room() -> None:
+    engine = Engine(machine_from_spec("socket:1 numa:2 core:4 mem:4G"), Config())
+    one = container("one", GIB, {})
+    home = mems(engine.create(one))
+    wide = structs.replace(one.resources, cpu_request_milli=6000, cpu_limit_milli=6000)
+    assert mems(engine.update(one.id, wide)) == home
+    more = structs.replace(wide, memory_request_bytes=5 * GIB, memory_limit_bytes=5 * GIB)
+    assert mems(engine.update(one.id, more)) == "0-1"
+    engine.check()
+
+
 def test_a_resize_makes_room_for_others_to_go_back() -> None:
     engine = Engine(machine_from_spec("socket:2 core:8 mem:4G"), Config())
     home = mems(engine.create(container("small", 3 * GIB // 2, {}, QosClass.BURSTABLE)))

@@ -473,6 +473,7 @@ metadata:
         - {topologyKey: numa, labelSelector: {}, namespaceSelector: {matchLabels: {tier: gold}}}
         - {topologyKey: nmua, labelSelector: {}}
 spec: {containers: [{name: main}]}
+apiVersion: v1
 """
 
 

@@ -106,4 +106,4 @@ def test_a_file_without_a_name_is_bad_usage(tmp_path: Path) -> None:
     (tmp_path / "scenarios.yaml").write_text(SCENARIOS)
     result = CliRunner().invoke(main, ["simulate", str(tmp_path / "scenarios.yaml"), "--junit", ""])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == ".: has no name — name a file in a folder you can write\n"
+    assert result.stderr == "--junit: has no name — name a file in a folder you can write\n"

@@ -284,6 +284,7 @@ def test_pool_name_pool_selector_and_the_fate_are_read() -> None:
         ("pool-selector", "socket", "'socket' is not label=value"),
         ("pool-selector", "", "'' is not label=value"),
         ("pool-selector", "socket==1", "'socket==1' is not label=value"),
+        ("pool-selector", "socket!=1", "'=' alone; write NotIn in a poolAffinity"),
         ("pool-selector", "socket=1,socket=2", "'socket' is given twice"),
         ("pool-name", " ", "no name"),
         ("on-unsatisfiable", "degrad", "did you mean 'degrade'?"),

@@ -38,7 +38,7 @@ def test_11_numbers_are_compared_strictly_and_anything_else_is_false(
 @pytest.mark.parametrize(
     ("values", "what"),
     [
-        ('["1", "2"]', "Gt takes one value, not 2"),
+        ('["1", "2"]', 'Gt takes one value, not 2 — write values: ["1"]'),
         ("[]", "Gt takes one value, not 0"),
         ('["many"]', "'many' is no whole number"),
         ('["1.5"]', "'1.5' is no whole number"),

@@ -1,0 +1,78 @@
+"""Rules that stop holding at containers which others drive elsewhere: told like all others."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from ...policy.engine.decision import Decision
+from ...policy.engine.engine import Engine
+from ...policy.model.container import ContainerId
+from ...policy.model.pinning import Change, Pinning
+from .report import Decided, Happening, Released, Report
+
+
+class BrokenRules:
+    """A report that tells another one all it is told, and what stops holding by it besides.
+
+    To be told what happened once the policy's answer is away.
+    """
+
+    def __init__(self, report: Report, policy: Callable[[], Engine]) -> None:
+        """`policy`: the present one."""
+        self._report = report
+        self._policy = policy
+        self._told: dict[ContainerId, frozenset[str]] = {}
+        """The rules that were told as broken, and have not held since as far as that was seen."""
+
+    def __call__(self, happening: Happening) -> None:
+        """Report it, and whose rules do not hold any more among those that changed for it."""
+        self._report(happening)
+        match happening:
+            case Decided(container=container, decision=decision):
+                self._note(container.id, decision)
+                self._look_at(decision.changes)
+            case Released(container=container, changes=changes):
+                self._told.pop(container.id, None)
+                self._look_at(changes)
+            case _:
+                pass
+
+    def _look_at(self, changes: Iterable[Change]) -> None:
+        policy = self._policy()
+        decisions = policy.decisions
+        for one in changes:
+            container = policy.containers.get(one.container_id)
+            decision = decisions.get(one.container_id)
+            if container is None or decision is None:
+                continue
+            before = self._told.get(container.id, frozenset())
+            if self._note(container.id, decision) - before:
+                told = as_it_is(policy, decision)
+                self._report(Decided(event="unmet", container=container, decision=told))
+
+    def _note(self, container_id: ContainerId, decision: Decision) -> frozenset[str]:
+        """The names of the rules that do not hold at a container; why may change, and often."""
+        names = frozenset([text.rpartition(": ")[0] for text in decision.unmet])
+        if names:
+            self._told[container_id] = names
+        else:
+            self._told.pop(container_id, None)
+        return names
+
+
+def as_it_is(policy: Engine, decision: Decision) -> Decision:
+    """An earlier decision with the place that its container has by now, and no changes of others.
+
+    Others may have needed room since.
+    """
+    container_id = decision.container_id
+    grant = policy.grants.get(container_id)
+    if grant is None:
+        return replace(decision, changes=())
+    return replace(
+        decision,
+        result=grant,
+        pool=policy.tree.pools[grant.pool_id].name,
+        pinning=policy.pinning(container_id) or Pinning(),
+        changes=(),
+    )

@@ -1,0 +1,145 @@
+"""`pinfold lint` about objects that no API server takes, whatever their annotations."""
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pinfold.cmd.pinfold import main
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n"
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  template: {spec: {containers: [{name: c}]}}
+"""
+JOB_SET = """\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train}
+spec:
+  replicatedJobs:
+  - name: workers
+    replicas: -2
+    template: {spec: {template: {spec: {containers: [{name: c}]}}}}
+"""
+POD_LIST = """\
+apiVersion: v1
+kind: PodList
+items:
+- {metadata: {name: one}, spec: {containers: [{name: c}]}}
+"""
+NO_KIND = (
+    "manifest: no 'kind' — a Kubernetes manifest begins with apiVersion and kind; a configuration"
+    " is one document without '---'"
+)
+
+
+def lint(text: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["lint", "-", *arguments], input=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param(
+            DEPLOYMENT.replace("replicas: 3", "replicas: -1"),
+            "5:13: spec.replicas: -1 is out of range — 0 to 10000",
+            id="fewer pods than none",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("replicas: 3", "replicas: many"),
+            "5:13: spec.replicas: 'many' is not an integer — write a whole number",
+            id="pods that nobody can count",
+        ),
+        pytest.param(
+            JOB_SET,
+            "7:15: replicas: -2 is out of range — 0 to 10000",
+            id="fewer pods of an operator's kind than none",
+        ),
+        pytest.param(
+            POD.replace("{name: p}", "{labels: {a: b}}"),
+            "3:11: metadata.name: is missing — name the pod",
+            id="a pod without a name",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("metadata: {name: web}\n", ""),
+            "1:1: metadata.name: is missing — name the Deployment",
+            id="a deployment without a name",
+        ),
+        pytest.param(
+            POD.replace("apiVersion: v1\n", ""),
+            "1:1: apiVersion: is missing — write it, as in 'apiVersion: v1'",
+            id="a pod of no API",
+        ),
+        pytest.param(
+            POD.replace("apiVersion: v1\n", "apiVersion:\n"),
+            "1:12: apiVersion: is missing — write it, as in 'apiVersion: v1'",
+            id="a pod of an API that is left empty",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("  template: {spec: {containers: [{name: c}]}}\n", ""),
+            "5:3: spec.template: is missing — a Deployment needs a pod template",
+            id="a deployment of nothing",
+        ),
+        pytest.param(
+            POD + "---\n" + POD.replace("kind: Pod\n", ""),
+            f"6:1: {NO_KIND}",
+            id="a pod of no kind beside another",
+        ),
+        pytest.param(
+            "pinCPU: true\n---\npinMemory: true\n",
+            f"1:1: {NO_KIND}",
+            id="a configuration in two documents",
+        ),
+        pytest.param(
+            "kind: TopologyAwarePolicy\nspec: {pinCPU: true}\n",
+            "1:1: apiVersion is missing — expected 'config.nri/v1alpha1', or the fields of its"
+            " spec alone",
+            id="a configuration of no API",
+        ),
+    ],
+)
+def test_what_no_api_server_takes_is_found(text: str, complaint: str) -> None:
+    found = lint(text)
+    assert found.exit_code == 1, found.output
+    assert f"standard input:{complaint}" in found.stdout.splitlines()
+    assert "None" not in found.output
+    assert found.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(POD.replace("name: p", "generateName: p-"), id="a pod named when it is made"),
+        pytest.param(
+            DEPLOYMENT.replace("name: web", "generateName: web-"),
+            id="a deployment named when it is made",
+        ),
+        pytest.param(POD_LIST, id="a list of pods, which the API server writes without their API"),
+        pytest.param(POD + "---\n" + DEPLOYMENT, id="two objects"),
+        pytest.param(
+            POD + "---\napiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n",
+            id="an object that is none of ours, whatever it has",
+        ),
+    ],
+)
+def test_what_an_api_server_takes_is_passed_over(text: str) -> None:
+    found = lint(text)
+    assert (found.exit_code, found.output) == (0, "")
+
+
+def test_a_missing_name_is_told_once_for_each_object() -> None:
+    found = lint(POD.replace("{name: p}", "{}") + "---\n" + POD.replace("{name: p}", "{}"))
+    assert found.stdout.count("is missing") == 2
+
+
+def test_objects_named_when_they_are_made_have_names_of_their_own() -> None:
+    deployment = DEPLOYMENT.replace("name: web", "generateName: web-")
+    machine = ("--machine", "core:4 mem:1G")
+    text = deployment + "---\n" + deployment
+    placed = CliRunner().invoke(main, ["simulate", "-", *machine], input=text)
+    assert placed.exit_code == 0, placed.output
+    names = [line.split()[0] for line in placed.stdout.splitlines() if "/c " in line]
+    assert names == [f"web-{each}-{pod}/c" for each in range(2) for pod in range(3)]

@@ -1,0 +1,133 @@
+"""Rules that stop holding because others drove their owner elsewhere are told like all others."""
+
+from collections.abc import Generator
+
+import pytest
+from msgspec.structs import replace
+
+from pinfold.nri.dispatch.actuator import Actuator
+from pinfold.nri.dispatch.events import Events
+from pinfold.nri.dispatch.newcomer import Newcomer
+from pinfold.nri.dispatch.owner import Owner
+from pinfold.nri.dispatch.report import Decided, Happening
+from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.kubelet_resources import LinuxResources
+from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
+
+
+def _fail(what: str, error: Exception) -> None:
+    raise AssertionError(what) from error
+
+
+def _in_node(number: int) -> dict[str, str]:
+    return {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+
+
+class _Node:
+    """Three NUMA nodes of two cpus: 0 (reserved) and 1, 2 and 3, 4 and 5."""
+
+    def __init__(self) -> None:
+        self.told: list[Decided] = []
+        self.owner = Owner(_fail)
+        actuator = Actuator(self._report, lambda: 0.0)
+        engine = engine_of("socket:1 numa:3 core:2 mem:4G")
+        self.events = Events(engine, actuator, self.owner, self._report)
+
+    def _report(self, happening: Happening) -> None:
+        if isinstance(happening, Decided):
+            self.told.append(happening)
+
+    def create(self, *containers: Container) -> None:
+        for one in containers:
+            answer = self.events.create(Newcomer(container=one, linux=LinuxResources()))
+            assert not answer.refusal
+            self.tidy()
+
+    def stop(self, container: Container) -> None:
+        self.events.stop(container.id)
+        self.tidy()
+
+    def tidy(self) -> None:
+        while self.owner.left:
+            assert self.owner.tidy()
+
+    def unmet(self) -> list[Decided]:
+        return [one for one in self.told if one.event == "unmet"]
+
+
+@pytest.fixture(name="node")
+def fixture_node() -> Generator[_Node]:
+    node = _Node()
+    yield node
+    node.owner.close()
+
+
+def restarted(one: Container) -> Container:
+    return replace(one, id=ContainerId(f"{one.id}-again"))
+
+
+def plugs() -> list[Container]:
+    """The owners of all cpus of their own but 0, 2 and 3."""
+    numbers = enumerate((0, 2, 2))
+    return [
+        container_of(f"plug-{i}", 1, annotations=_in_node(n), app=f"app-{n}") for i, n in numbers
+    ]
+
+
+def driven_out(node: _Node) -> tuple[Container, Container]:
+    """The owner of cpus 2 and 3, which is back, and one that insists on a share of these.
+
+    There is nowhere else that one could be.
+    """
+    owner = container_of("owner", 2)
+    noisy = container_of(
+        "noisy", 0.1, annotations={"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
+    )
+    node.create(owner, *plugs())
+    node.create(noisy)
+    node.stop(owner)
+    share = container_of(
+        "share", 0.25, apart(term("numa", "noisy")), fails=True, annotations=_in_node(1)
+    )
+    node.create(share)
+    assert node.unmet() == []
+    node.create(back := restarted(owner))
+    return back, share
+
+
+def test_who_has_nowhere_to_go_is_told_with_its_rules_and_the_place_it_has(node: _Node) -> None:
+    _, share = driven_out(node)
+    (told,) = node.unmet()
+    assert told.container.id == share.id
+    assert [text.partition(" of ")[0] for text in told.decision.unmet] == [
+        "anti-affinity at numa to app=noisy (affinity.pinfold.dev/pod:1)",
+        "pool-name 'NUMA node #1'",
+    ]
+    assert str(told.decision.pinning.cpus) == "0"
+    assert told.decision.changes == ()
+
+
+def test_a_rule_that_is_told_as_broken_is_not_told_again_before_it_held(node: _Node) -> None:
+    back, share = driven_out(node)
+    node.create(other := container_of("other", 0))
+    node.stop(other)
+    assert len(node.unmet()) == 1
+    node.stop(back)
+    assert node.events.policy.decisions[share.id].unmet == ()
+    node.create(restarted(back))
+    assert len(node.unmet()) == 2
+
+
+def test_what_is_told_later_has_the_pool_of_now(node: _Node) -> None:
+    """It was placed in another one, before it had to leave that."""
+    owner = container_of("owner", 2)
+    node.create(owner, *plugs())
+    node.stop(owner)
+    rules = apart(term("numa", "app-2"))
+    share = container_of("share", 0.25, rules, fails=True, annotations=_in_node(1))
+    node.create(share, restarted(owner))
+    (told,) = node.unmet()
+    held = node.events.policy.grants[share.id]
+    assert told.decision.pool == node.events.policy.tree.pools[held.pool_id].name == "socket #0"
+    assert told.decision.result == held
+    assert told.decision.pinning == node.events.policy.pinning(share.id)

@@ -1,0 +1,94 @@
+"""Rules about pools that do not hold at containers which run already, without a state file."""
+
+import pytest
+from msgspec.structs import replace
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.policy.engine.ruled_pods import IGNORED, container_of, engine_of, placed
+
+NODES = "socket:2 numa:2 core:2 mem:4G"
+"""NUMA nodes of two cpus each: 0 (reserved) and 1, 2-3, 4-5, 6-7."""
+
+
+def named(pool: str) -> dict[str, str]:
+    return {"pool-name.pinfold.dev/pod": pool}
+
+
+def selected(key: str, value: str) -> dict[str, object]:
+    match = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}]
+    return {"poolAffinity": {IGNORED: {"nodeSelectorTerms": match}}}
+
+
+def listed(container: Container, cpus: str) -> Container:
+    return replace(container, cpus=CpuSet.parse(cpus))
+
+
+@pytest.mark.parametrize(
+    ("container", "cpus", "wanted"),
+    [
+        pytest.param(
+            container_of("one", 1, annotations=named("NUMA node #2"), fails=True),
+            "2",
+            "pool-name 'NUMA node #2' of default/one/main: it wants pool NUMA node #2",
+            id="a pool that insists",
+        ),
+        pytest.param(
+            container_of("one", 0.5, annotations=named("NUMA node #2")),
+            "2-3",
+            "pool-name 'NUMA node #2' of default/one/main: it wants pool NUMA node #2",
+            id="a pool that gives way",
+        ),
+        pytest.param(
+            container_of("one", 1, annotations=named("attic")),
+            "2",
+            "pool-name 'attic' of default/one/main: it wants pool attic",
+            id="a pool that is not there",
+        ),
+    ],
+)
+def test_a_pool_that_is_named_and_missed_is_told_after_a_restart(
+    container: Container, cpus: str, wanted: str
+) -> None:
+    engine = engine_of(NODES)
+    (decision,) = engine.synchronize([listed(container, cpus)]).decisions
+    assert str(decision.pinning.cpus) == cpus
+    (unmet,) = decision.unmet
+    assert unmet.endswith(wanted)
+
+
+@pytest.mark.parametrize(
+    ("container", "pool"),
+    [
+        pytest.param(container_of("one", 1, annotations=named("socket #1")), "socket #1", id="own"),
+        pytest.param(
+            container_of("one", 0.5, annotations=named("socket #1")), "socket #1", id="shared"
+        ),
+        pytest.param(
+            container_of("one", 0, annotations=named("socket #1")), "socket #1", id="nothing"
+        ),
+        pytest.param(container_of("one", 1, annotations=named("root")), "root", id="all"),
+    ],
+)
+def test_a_container_inside_the_pool_that_it_names_breaks_nothing_after_a_restart(
+    container: Container, pool: str
+) -> None:
+    engine = engine_of(NODES)
+    placed(engine, container)
+    assert engine.decisions[container.id].unmet == ()
+    pinning = engine.pinning(container.id)
+    assert pinning is not None
+    again: Engine = engine_of(NODES)
+    (decision,) = again.synchronize(
+        [replace(container, cpus=pinning.cpus, mems=pinning.mems)]
+    ).decisions
+    assert decision.pinning == pinning
+    assert decision.unmet == (), (pool, decision.pool)
+
+
+def test_labels_of_pools_are_for_who_comes_and_ignored_during_execution() -> None:
+    engine = engine_of(NODES)
+    container = container_of("one", 1, selected("socket", "1"))
+    (decision,) = engine.synchronize([listed(container, "2")]).decisions
+    assert decision.unmet == ()
