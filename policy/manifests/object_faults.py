@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from ..text.errors import Problem
 from ..text.yaml_fields import Field, FieldError
 from ..text.yaml_nodes import TextError, TextMap
@@ -27,12 +29,16 @@ def object_faults(text: str) -> Iterator[Finding]:
     lines = text.splitlines()
     for document in documents:
         if isinstance(document, TextMap):
-            for error in _faults(Field.of(document, "")):
-                yield _finding(error, lines)
+            for error, is_advice in _faults(Field.of(document, "")):
+                found = _finding(error, lines)
+                yield structs.replace(found, problem=replace(found.problem, is_advice=is_advice))
 
 
-def _faults(document: Field) -> Iterator[FieldError]:
-    """Faults of one document, which may be a list of objects."""
+def _faults(document: Field) -> Iterator[tuple[FieldError, bool]]:
+    """Faults of one document, which may be a list of objects; and whether they are advice.
+
+    Those are of what a fragment, such as a patch, has no need of.
+    """
     try:
         workloads = list(find_workloads(document))
     except FieldError:
@@ -40,24 +46,24 @@ def _faults(document: Field) -> Iterator[FieldError]:
         return
     version = document["apiVersion"]
     if any(isinstance(one, Workload) for one in workloads) and version.is_missing:
-        yield version.error("is missing", "write it, as in 'apiVersion: v1'")
+        yield version.error("is missing", "write it, as in 'apiVersion: v1'"), True
     for one in workloads:
         if isinstance(one, FieldError):
-            yield one
+            yield one, False
         else:
             yield from _faults_of(one)
 
 
-def _faults_of(workload: Workload) -> Iterator[FieldError]:
+def _faults_of(workload: Workload) -> Iterator[tuple[FieldError, bool]]:
     try:
         if not workload.is_of_operator:
             object_name(workload, {})
     except FieldError as error:
-        yield error
+        yield error, workload.manifest["metadata"]["name"].is_missing
     try:
         check_counts(workload)
     except FieldError as error:
-        yield error
+        yield error, False
 
 
 def _finding(error: FieldError, lines: Sequence[str]) -> Finding:

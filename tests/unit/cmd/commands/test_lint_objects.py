@@ -59,24 +59,9 @@ def lint(text: str, *arguments: str) -> Result:
             id="fewer pods of an operator's kind than none",
         ),
         pytest.param(
-            POD.replace("{name: p}", "{labels: {a: b}}"),
-            "3:11: metadata.name: is missing — name the pod",
-            id="a pod without a name",
-        ),
-        pytest.param(
-            DEPLOYMENT.replace("metadata: {name: web}\n", ""),
-            "1:1: metadata.name: is missing — name the Deployment",
-            id="a deployment without a name",
-        ),
-        pytest.param(
-            POD.replace("apiVersion: v1\n", ""),
-            "1:1: apiVersion: is missing — write it, as in 'apiVersion: v1'",
-            id="a pod of no API",
-        ),
-        pytest.param(
-            POD.replace("apiVersion: v1\n", "apiVersion:\n"),
-            "1:12: apiVersion: is missing — write it, as in 'apiVersion: v1'",
-            id="a pod of an API that is left empty",
+            POD.replace("{name: p}", "{name: [p]}"),
+            "3:18: metadata.name: is a list or a mapping — write a single value",
+            id="a pod of a name that is none",
         ),
         pytest.param(
             DEPLOYMENT.replace("  template: {spec: {containers: [{name: c}]}}\n", ""),
@@ -107,6 +92,38 @@ def test_what_no_api_server_takes_is_found(text: str, complaint: str) -> None:
     assert f"standard input:{complaint}" in found.stdout.splitlines()
     assert "None" not in found.output
     assert found.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param(
+            POD.replace("{name: p}", "{labels: {a: b}}"),
+            "3:11: metadata.name: is missing — name the pod",
+            id="a pod without a name",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("metadata: {name: web}\n", ""),
+            "1:1: metadata.name: is missing — name the Deployment",
+            id="a deployment without a name",
+        ),
+        pytest.param(
+            POD.replace("apiVersion: v1\n", ""),
+            "1:1: apiVersion: is missing — write it, as in 'apiVersion: v1'",
+            id="a pod of no API",
+        ),
+        pytest.param(
+            POD.replace("apiVersion: v1\n", "apiVersion:\n"),
+            "1:12: apiVersion: is missing — write it, as in 'apiVersion: v1'",
+            id="a pod of an API that is left empty",
+        ),
+    ],
+)
+def test_what_a_fragment_has_no_need_of_is_advice(text: str, complaint: str) -> None:
+    found = lint(text)
+    place, _, rest = complaint.partition(": ")
+    assert f"standard input:{place}: advice: {rest}" in found.stdout.splitlines()
+    assert (found.exit_code, found.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
