@@ -96,10 +96,10 @@ class PoolRoom:
         found = (here & self.own[pool_id]).bit_count()
         for child in self._children[pool_id]:
             # Most are as they are, or have nothing there.
-            part = free[child] & region
+            part = free[child] & here
             if part:
                 is_all = part == free[child]
-                inside = self._cut[child] if is_all else self.cut_within(child, region, free)
+                inside = self._cut[child] if is_all else self.cut_within(child, part, free)
                 found += max(0, inside - max(0, self._cut[child] - self._spare[child]))
         return found
 
@@ -107,6 +107,8 @@ class PoolRoom:
         """`cut_within` of every pool at once. O(pools that have cpus in and out of the region)."""
         found, cut, spare, children = list(self._cut), self._cut, self._spare, self._children
         parted: list[int] = []
+        # Not negative by this: of such a region to take a part takes three times as long.
+        region &= free[-1]
         pending = [len(found) - 1]
         while pending:
             pool_id = pending.pop()
