@@ -95,15 +95,16 @@ class Ledger:
             self._stale = set[int]()
         return self._room
 
-    @property
-    def sliceable(self) -> Sequence[int]:
-        """By pool id, how many cpus of `slice` may be taken at once. O(pools) after a change."""
-        return self.sliceable_up_to(len(self.tree.root.cpus))
+    def sliceable(self, pool_id: PoolId) -> int:
+        """The number of cpus of `slice` that may be taken at once; as a rule it picks no slice."""
+        count, owed = self.room.sliceable[pool_id], self._owed
+        if not self.tree.masks[pool_id] & owed or self.cut_within(pool_id) >= count:
+            return count
+        return min(count, self.slice(pool_id).bit_count())
 
     def sliceable_up_to(self, wanted: int) -> Sequence[int]:
-        """The same where it is less than wanted, else any that is not: picks hardly any slice."""
-        counts = self.room.sliceable
-        owed = self._owed
+        """The same of every pool where it is less than wanted, else any that is not. O(pools)."""
+        counts, owed = self.room.sliceable, self._owed
         if not owed:
             return counts
         found, masks, cuts = list(counts), self.tree.masks, self.cuts_within(-1)
@@ -114,8 +115,7 @@ class Ledger:
 
     def cut_within(self, pool_id: PoolId, region: int = -1) -> int:
         """A number of cpus of a region that `slice` has at least, as no cpus are picked for it."""
-        if self._stale:
-            _ = self.room
+        _ = self.room
         return self._pool_room.cut_within(pool_id, region & ~self._owed, self.free_sharable)
 
     def cuts_within(self, region: int) -> Sequence[int]:
@@ -127,7 +127,7 @@ class Ledger:
     def free_for_all(self) -> tuple[int, int, int]:
         """Of the whole machine `slice`, how many of it may be taken, and the free isolated cpus."""
         root = self.tree.root.id
-        return self.slice(root), self.sliceable[root], self.free_isolated[root]
+        return self.slice(root), self.sliceable(root), self.free_isolated[root]
 
     def slice(self, pool_id: PoolId) -> int:
         """A mask of sharable cpus of a pool of which any `sliceable` may be taken at once.

@@ -88,4 +88,4 @@ def _lift(
 def _fits(request: Request, ledger: Ledger, pool_id: PoolId) -> bool:
     room = ledger.room
     left = room.grantable_milli[pool_id] - 1000 * request.exclusive
-    return ledger.sliceable[pool_id] >= request.exclusive and left >= request.shared_milli
+    return ledger.sliceable(pool_id) >= request.exclusive and left >= request.shared_milli

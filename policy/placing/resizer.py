@@ -160,13 +160,12 @@ class Resizer:
                 candidates[name] = f"{closed[pool_id]} keeps it out"
                 continue
             isolated = ledger.free_isolated[pool_id].bit_count()
-            sliceable = ledger.sliceable[pool_id]
             is_isolated = _grows_isolated(held, request, isolated)
             if more > 0 and not is_isolated and request.isolation is Isolation.REQUIRED:
                 candidates[name] = f"{more} more isolated CPUs: {isolated} free"
                 continue
-            if more > 0 and not is_isolated and sliceable < more:
-                candidates[name] = f"{more} more exclusive CPUs: {sliceable} free"
+            if more > 0 and not is_isolated and (free := ledger.sliceable(pool_id)) < more:
+                candidates[name] = f"{more} more exclusive CPUs: {free} free"
                 continue
             if objection := _objection(request, pool_id, ledger, more, is_isolated=is_isolated):
                 candidates[name] = objection

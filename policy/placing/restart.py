@@ -119,9 +119,8 @@ class RestartPlacer:
         owed = ledger.narrowed.owed(ledger.free_sharable[-1], ledger.sharable_version)
         if cpus & (~ledger.free_sharable[pool_id] | owed):
             return False
-        left = ledger.sliceable
-        inside = self._tree.subtree(pool_id)
-        return all((cpus & masks[one]).bit_count() <= left[one] for one in inside)
+        inside = [PoolId(one) for one in self._tree.subtree(pool_id) if cpus & masks[one]]
+        return all((cpus & masks[one]).bit_count() <= ledger.sliceable(one) for one in inside)
 
     def plan_back(
         self, request: Request, last: LastPlace, judgement: Judgement | None, failure: Failure
