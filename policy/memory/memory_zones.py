@@ -12,7 +12,8 @@ from .memory_nodes import MemoryNodes
 from .offers import MemoryRequest
 
 
-class Holding(Struct, frozen=True, kw_only=True):
+# In no cycle: the garbage collector need not go through it.
+class Holding(Struct, frozen=True, kw_only=True, gc=False):
     """A container that holds memory, without its zone: zones change, this does not."""
 
     request: MemoryRequest

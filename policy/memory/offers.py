@@ -28,7 +28,8 @@ class MemoryPriority(enum.IntEnum):
     """Never moved."""
 
 
-class MemoryRequest(Struct, frozen=True, kw_only=True):
+# In no cycle: the garbage collector need not go through it.
+class MemoryRequest(Struct, frozen=True, kw_only=True, gc=False):
     """The memory one container asks for.
 
     >>> MemoryRequest(container_id=ContainerId("c0"), affinity=NodeSet.of(0)).size_bytes

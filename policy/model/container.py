@@ -33,7 +33,8 @@ class ContainerState(enum.Enum):
     EXITED = "exited"
 
 
-class Resources(Struct, frozen=True, kw_only=True):
+# In no cycle: the garbage collector need not go through it.
+class Resources(Struct, frozen=True, kw_only=True, gc=False):
     """Requests and limits of a container. Limits are None where there are none."""
 
     cpu_request_milli: int = 0

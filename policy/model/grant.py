@@ -27,7 +27,8 @@ class GrantKind(enum.Enum):
     """Whatever cpus the container has: they are not touched."""
 
 
-class Grant(Struct, frozen=True, kw_only=True):
+# In no cycle: the garbage collector need not go through it.
+class Grant(Struct, frozen=True, kw_only=True, gc=False):
     """Cpus and memory a container holds. Its shared part runs on the pool's sharable cpus."""
 
     container_id: ContainerId

@@ -6,7 +6,8 @@ from ...topology.sets.cpuset import CpuSet, NodeSet
 from .container import Container, ContainerId
 
 
-class Pinning(Struct, frozen=True, kw_only=True):
+# In no cycle: the garbage collector need not go through it.
+class Pinning(Struct, frozen=True, kw_only=True, gc=False):
     """Cpus and memory nodes that the kernel is told for one container; None leaves them alone.
 
     Cpu shares are left as the kubelet set them: they are the request, and all that tells of it
@@ -21,7 +22,8 @@ class Pinning(Struct, frozen=True, kw_only=True):
         return self.cpus not in (None, before.cpus) or self.mems not in (None, before.mems)
 
 
-class Change(Struct, frozen=True, kw_only=True):
+# In no cycle: the garbage collector need not go through it.
+class Change(Struct, frozen=True, kw_only=True, gc=False):
     """A container whose pinning differs from what it was, and both values."""
 
     container_id: ContainerId

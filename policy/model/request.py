@@ -36,7 +36,8 @@ class Isolation(enum.Enum):
     REQUIRED = "required"
 
 
-class Request(Struct, frozen=True, kw_only=True):
+# In no cycle: the garbage collector need not go through it.
+class Request(Struct, frozen=True, kw_only=True, gc=False):
     """One container's demand for cpus and memory; a struct, as every decision makes some."""
 
     container_id: ContainerId
