@@ -164,7 +164,7 @@ class _Breaking:
         lowest = bit.bit_length() - 1
         cost = self._costs.cost(cpus, broken, lowest)
         order, rank = broken.bit_count() << CPU_BITS | lowest, None
-        may_fit = self._search.may_fit_anywhere(cpus)
+        may_fit = self._search.bounds.may_fit(cpus)
         if may_fit and self._ranks.left is not None:
             rank = 0, -(self._ranks.left & cpus).bit_count(), bit, cpus
         return BrokenPart(region, cpus, broken, cost, lowest, order, rank, may_fit)
@@ -294,7 +294,7 @@ class _Breaking:
             return True, known
         one, other = ends[:2]
         least = self._cost(one.cpus | other.cpus, one.broken | other.broken)
-        if (known is not None and least > known.cost) or not search.may_ever_fit(cpus):
+        if (known is not None and least > known.cost) or not search.bounds.may_ever_fit(cpus):
             # Nothing that is added makes it cheaper.
             return True, known
         broken = reduce(int.__or__, map(_BROKEN, nest.pieces), nest.broken)
@@ -331,7 +331,7 @@ class _Breaking:
             return
         cpus = list(accumulate(map(_CPUS, ordered), int.__or__))
         broken = list(accumulate(map(_BROKEN, ordered), int.__or__))
-        may_ever_fit, count = self._search.may_ever_fit, len(ordered)
+        may_ever_fit, count = self._search.bounds.may_ever_fit, len(ordered)
         if not may_ever_fit(cpus[-1]):
             return
         begin = bisect_left(range(count), True, lo=1, key=lambda at: may_ever_fit(cpus[at]))
