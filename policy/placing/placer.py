@@ -16,7 +16,7 @@ from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
-from .growth import are_together, held_back, kept_in
+from .growth import are_together, held_back, kept_in, reaches_of_blockers
 from .hint_demand import reserved_objection
 from .judging.judge import Judge
 from .judging.judgement import Judgement
@@ -122,10 +122,11 @@ class Placer:
             broken = (*broken, *judgement.passed_by(cpus))
             if own and broken:
                 # Of a domain of which it has all that they had they are out.
+                reaches, books = reaches_of_blockers(broken, self._books), self._books
                 broken = tuple(
                     one
                     for one in broken
-                    if not one.blockers or are_together(one, cpus, own, self._books)
+                    if not one.blockers or are_together(one, cpus, own, reaches, books)
                 )
             grant = replace(grant, beside=judgement.beside(cpus, own))
             if judgement.passed and grant.has_shared_part:

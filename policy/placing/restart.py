@@ -12,7 +12,7 @@ from ..model.container import ContainerId
 from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
-from .growth import are_together, held_back, kept_in
+from .growth import are_together, held_back, kept_in, reaches_of_blockers
 from .judging.judgement import Judgement
 from .judging.restriction import names_text
 from .placer import Failure, Placement, Placer, grant_of
@@ -168,8 +168,9 @@ class RestartPlacer:
             return placement
         cpus = self._cpus_of(replace(grant, within=held.within))
         told = judgement.told_at(cpus, self._tree.around(held.pool_id, cpus))
+        reaches = reaches_of_blockers(told, books)
         broken = tuple(
-            one for one in told if one.closed_pools or are_together(one, cpus, own, books)
+            one for one in told if one.closed_pools or are_together(one, cpus, own, reaches, books)
         )
         exempt = judgement.passed_by(cpus)
         firm = [one for one in broken if one.blockers and not one.can_break and one not in exempt]

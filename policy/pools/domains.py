@@ -6,7 +6,7 @@ sub-NUMA clustering an L3 group holds several NUMA nodes, elsewhere it is the ot
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from typing import Final
 
 from ...topology.model.machine import Level, Machine
@@ -15,6 +15,7 @@ from ..cpus.cpu_blocks import CpuBlocks
 
 _LEVELS: Final = tuple(Level)
 _KNOWN_SETS: Final = 4096
+_KNOWN_TILINGS: Final = 32
 _MOST: Final = 4
 """Where this part of all domains have some cpus, all are asked in less time than those alone."""
 
@@ -51,6 +52,8 @@ class Domains:
         """How many of a mask of cpus a domain of a level has at most."""
         self.nest = lru_cache(maxsize=len(_LEVELS) ** 2)(self._nest)
         """Whether each domain of a level is in one of a wider level."""
+        self.are_inside = lru_cache(maxsize=_KNOWN_TILINGS)(self._are_inside)
+        """Whether each domain of a level is in one of some masks that have nothing in common."""
 
     def masks(self, level: Level) -> tuple[int, ...]:
         """The domains of a level, by their lowest cpu."""
@@ -86,8 +89,15 @@ class Domains:
         return found
 
     def _nest(self, level: Level, wider: Level) -> bool:
+        if wider is Level.SYSTEM:
+            return True
         holders = self.holders(wider)
         return not any(mask & ~holders[lowest_cpu(mask)] for mask in self._masks[level])
+
+    def _are_inside(self, level: Level, masks: tuple[int, ...]) -> bool:
+        blocks = self._blocks[level]
+        inside = reduce(int.__or__, [blocks.members(blocks.idle(one)) for one in masks], 0)
+        return inside == self.everything
 
     def parts(self, level: Level, cpus: int) -> list[int]:
         """The parts of some cpus in each domain of a level, by the domains' lowest cpus.
@@ -111,6 +121,14 @@ class Domains:
     def highest(self, level: Level, cpus: int) -> int:
         """The highest of some cpus in each domain that has any."""
         return self._blocks[level].highest_members(cpus)
+
+    def whole(self, level: Level, cpus: int) -> int:
+        """The domains of which some cpus are all, by their lowest cpus, as a mask."""
+        return self._blocks[level].idle(cpus)
+
+    def by_count(self, level: Level, cpus: int) -> list[int]:
+        """For each number the domains with just so many of some cpus, by their lowest cpus."""
+        return self._blocks[level].by_free_count(cpus)
 
 
 def _indexes(blocks: Mapping[Level, CpuBlocks], level: Level, cpus: int) -> int:

@@ -1,10 +1,12 @@
 """Pulls of preferred rules: how much the domains of each level attract a newcomer, or repel it."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from ...topology.model.machine import Level
-from ...topology.sets.cpuset import iter_bits
+from ...topology.sets.cpuset import iter_bits, lowest_cpu
 from ..pools.domains import Domains
 
 SCALE: Final = 720_720
@@ -22,8 +24,20 @@ class _OfLevel(NamedTuple):
     """Those cpus, as a mask."""
     by_weight: tuple[tuple[int, int], ...]
     """Domains of one weight together, as masks: there are far fewer weights than domains."""
+    falling: tuple[tuple[int, int], ...]
+    """The same for all domains, those too that do not pull, the greatest weight first."""
     holders: Mapping[int, int]
     firsts: Sequence[int]
+
+
+class _Ranked(NamedTuple):
+    """Cpus that a newcomer likes alike, where it is on a single one of them."""
+
+    upto: int
+    """They and all that it likes better, as a mask."""
+    cpus: int
+    score: int | None
+    """That of all or some of them; None where they differ at single levels."""
 
 
 class Pulls:
@@ -32,21 +46,29 @@ class Pulls:
     def __init__(self, domains: Domains) -> None:
         self._domains = domains
         self._weights: dict[Level, dict[int, int]] = {}
-        # Weights that are not spread over domains yet, by level and cpus: many rules are about the
-        # same containers.
-        self._added: dict[tuple[Level, int], int] = {}
+        # What is not spread over domains yet: numbers of containers by their cpus, and the weight
+        # of each, by level and object: many rules are about the same containers.
+        self._added: dict[tuple[Level, int], tuple[Mapping[int, int], int]] = {}
         # Masks of the cpus of all domains that pull, and of those domains by level.
         self._reach = 0
         self._pulling: dict[Level, int] = {}
         self._levels: Sequence[_OfLevel] = ()
-        self._ranked: tuple[int, ...] | None = None
+        self._ranked: tuple[_Ranked, ...] | None = None
+        self._are_ranked = True
+        """Whether all that are in one place there score alike."""
 
     def __bool__(self) -> bool:
         return bool(self._weights) or bool(self._added)
 
     def add(self, level: Level, cpus: int, weight: int) -> None:
         """Let all domains pull in which a container on these cpus is."""
-        self._added[level, cpus] = self._added.get((level, cpus), 0) + weight
+        self.add_all(level, {cpus: 1}, weight)
+
+    def add_all(self, level: Level, sizes: Mapping[int, int], weight: int) -> None:
+        """The same for many containers. `sizes`: their numbers by their cpus, never to change."""
+        if sizes:
+            _, before = self._added.get((level, id(sizes)), (sizes, 0))
+            self._added[level, id(sizes)] = sizes, before + weight
 
     def join(self, other: "Pulls") -> None:
         """Let all domains pull that pull another newcomer, as much as these do."""
@@ -60,17 +82,32 @@ class Pulls:
 
     def _spread(self) -> None:
         self._ranked = None
-        by_domains: dict[tuple[Level, int], int] = {}
-        for (level, cpus), weight in self._added.items():
-            # Containers on different cpus are in the same wide domains.
-            key = level, self._domains.indexes(level, cpus)
-            by_domains[key] = by_domains.get(key, 0) + weight
-        for (level, indexes), weight in by_domains.items():
-            self._spread_over(level, indexes, weight)
+        for (level, _), (sizes, weight) in self._added.items():
+            self._spread_all(level, sizes, weight)
         self._added.clear()
         for level, pulling in self._pulling.items():
             self._reach |= self._domains.members(level, pulling)
         self._sort()
+
+    def _spread_all(self, level: Level, sizes: Mapping[int, int], weight: int) -> None:
+        domains = self._domains
+        holders, firsts = domains.holders(level), domains.firsts(level)
+        of_level, pulling = self._weights.setdefault(level, {}), 0
+        by_domains: dict[int, int] = {}
+        for cpus, count in sizes.items():
+            lowest = lowest_cpu(cpus)
+            if cpus & ~holders.get(lowest, 0) or not cpus:
+                # Containers on different cpus are in the same wide domains.
+                indexes = domains.indexes(level, cpus)
+                by_domains[indexes] = by_domains.get(indexes, 0) + weight * count
+                continue
+            # Those with cpus of their own are many, and most are in one domain.
+            first = firsts[lowest]
+            of_level[first] = of_level.get(first, 0) + weight * count
+            pulling |= 1 << first
+        self._pulling[level] = self._pulling.get(level, 0) | pulling
+        for indexes, some in by_domains.items():
+            self._spread_over(level, indexes, some)
 
     def _sort(self) -> None:
         domains, found = self._domains, list[_OfLevel]()
@@ -79,8 +116,11 @@ class Pulls:
             for bit, weight in weights.items():
                 by_weight[weight] = by_weight.get(weight, 0) | 1 << bit
             some, pulling = tuple(by_weight.items()), self._pulling[level]
+            others = domains.indexes(level, domains.everything) & ~pulling
+            by_weight[0] = by_weight.get(0, 0) | others
+            falling = tuple(sorted(by_weight.items(), reverse=True))
             holders, firsts = domains.holders(level), domains.firsts(level)
-            found.append(_OfLevel(level, weights, pulling, some, holders, firsts))
+            found.append(_OfLevel(level, weights, pulling, some, falling, holders, firsts))
         self._levels = found
 
     def _spread_over(self, level: Level, indexes: int, weight: int) -> None:
@@ -105,7 +145,7 @@ class Pulls:
         # The parts of pools that rules about narrow domains leave are thousands, and most of them
         # are in one domain of each level.
         whole, shares, lowest = 0, 0, (cpus & -cpus).bit_length() - 1
-        for level, of_level, pulling, weights, holders, firsts in self._levels:
+        for level, of_level, pulling, weights, _, holders, firsts in self._levels:
             if not cpus & ~holders.get(lowest, 0):
                 whole += of_level.get(firsts[lowest], 0)
                 continue
@@ -130,10 +170,7 @@ class Pulls:
         total = 0
         for one in self._levels:
             indexes = self._domains.indexes(one.level, cpus)
-            weights = [weight for weight, some in one.by_weight if some & indexes]
-            if indexes & ~one.pulling:
-                weights.append(0)
-            total += max(weights, default=0)
+            total += next((weight for weight, some in one.falling if some & indexes), 0)
         return total * SCALE
 
     def are_same_within(self, cpus: int) -> bool:
@@ -144,6 +181,17 @@ class Pulls:
             if some & (some - 1):
                 return False
         return True
+
+    def rank_by_cpu(self, level: Level) -> bool:
+        """Whether a part of a domain of a level scores as each of its cpus does.
+
+        Then `best` tells which of some parts score most, if asked about one cpu of each.
+        """
+        if self._added:
+            self._spread()
+        if self._ranked is None:
+            self._ranked = self._by_score()
+        return self._are_ranked and all(self._domains.nest(level, one) for one in self._weights)
 
     def best(self, free: int, count: int) -> int:
         """The most attractive of some cpus, at least `count` of them where there are as many."""
@@ -157,39 +205,75 @@ class Pulls:
 
         Any of the latter make up the number: they attract alike, and less than the former.
         """
+        last = self._last_taken(free, count)
+        if last is None:
+            return free & self._domains.everything, 0
+        return free & last.upto & ~last.cpus, free & last.cpus
+
+    def best_score(self, free: int, count: int) -> tuple[int, int]:
+        """The sum on the most attractive of some cpus, see `best`, and those that decide it.
+
+        Of them and others: it stays as it is with more cpus, if none of these are among those.
+        """
+        last = self._last_taken(free, count)
+        if last is None:
+            everything = self._domains.everything
+            return self.score(free & everything), everything
+        better = last.upto & ~last.cpus
+        if last.score is not None and not free & better:
+            return last.score, better
+        return self.score(free & last.upto), last.upto
+
+    def _last_taken(self, free: int, count: int) -> _Ranked | None:
+        """Those that attract least of the `count` most attractive ones; None of fewer cpus."""
         if self._added:
             self._spread()
         if self._ranked is None:
             self._ranked = self._by_score()
-        surely = 0
-        for cpus in self._ranked:
-            rest = free & cpus
-            if (surely | rest).bit_count() >= count:
-                return surely, rest
-            surely |= rest
-        return surely, 0
+        # There may be as many of them as scores, and parts of pools are asked about by thousands.
+        ranked = self._ranked
+        at = bisect_left(ranked, count, key=lambda one: (free & one.upto).bit_count())
+        return ranked[at] if at < len(ranked) else None
 
-    def _by_score(self) -> tuple[int, ...]:
+    def _by_score(self) -> tuple[_Ranked, ...]:
         """All cpus by what a single one of them scores, the most attractive first."""
-        by_score = {0: self._domains.everything}
+        self._are_ranked = True
+        by_score, mixed = {0: self._domains.everything}, set[int]()
         for one in self._levels:
-            by_score = self._divided(by_score, one.level, dict(one.by_weight))
-        return tuple(by_score[score] for score in sorted(by_score, reverse=True))
+            by_score, mixed = self._divided(by_score, mixed, one.level, dict(one.by_weight))
+        falling = sorted(by_score, reverse=True)
+        ranked = [by_score[score] for score in falling]
+        are_alike = [self._are_ranked and score not in mixed for score in falling]
+        scores = [
+            score * SCALE if one else None for score, one in zip(falling, are_alike, strict=True)
+        ]
+        return tuple(map(_Ranked, accumulate(ranked, int.__or__), ranked, scores))
 
     def _divided(
-        self, by_score: dict[int, int], level: Level, by_weight: Mapping[int, int]
-    ) -> dict[int, int]:
+        self,
+        by_score: dict[int, int],
+        mixed: set[int],
+        level: Level,
+        by_weight: Mapping[int, int],
+    ) -> tuple[dict[int, int], set[int]]:
+        """Cpus by score once a level is counted, too, and scores that come about in several ways.
+
+        `mixed`: those before.
+        """
         parts = {
             weight: self._domains.members(level, indexes) for weight, indexes in by_weight.items()
         }
         if len(by_score) * len(parts) > _SCORES_MAX * _SCORES_MAX:
-            return by_score
+            self._are_ranked = False
+            return by_score, mixed
         found: dict[int, int] = {}
+        now_mixed: set[int] = set()
         for score, cpus in by_score.items():
-            for weight, members in parts.items():
+            for weight, members in (*parts.items(), (0, -1)):
                 if inside := cpus & members:
-                    found[score + weight] = found.get(score + weight, 0) | inside
+                    total = score + weight
+                    if total in found or score in mixed:
+                        now_mixed.add(total)
+                    found[total] = found.get(total, 0) | inside
                     cpus &= ~members
-            if cpus:
-                found[score] = found.get(score, 0) | cpus
-        return found
+        return found, now_mixed

@@ -30,7 +30,7 @@ _FRIENDS: Final[Mapping[str, tuple[int, ...]]] = {
 }
 """What friends ask for in turn, in milli-cpus; whole cpus are their own."""
 _NEWCOMERS: Final = (0, 500, 2000, 3000, 17_000)
-_ROW: Final = "{:<20}{:<6}{:<24}{:>7}{:>9}{:>9}{:>9}{:>9}{:>7}"
+_ROW: Final = "{:<20}{:<6}{:<25}{:>7}{:>9}{:>9}{:>9}{:>9}{:>7}"
 
 
 def _about(level: str, **labels: str) -> Term:
@@ -41,7 +41,9 @@ def _rules(level: str) -> Mapping[str, Mapping[str, str]]:
     """Annotations by what they ask for."""
     everybody = _about(level, app="friend")
     thirds = [_about(level, third=str(one)) for one in range(3)]
-    all_levels = [_about(one, third=str(n % 3)) for n, one in enumerate(("numa", *_LEVELS, level))]
+    levels = "numa", *_LEVELS, level
+    all_levels = [_about(one, third=str(n % 3)) for n, one in enumerate(levels)]
+    several = [_about(one, seventh=str(n)) for n, one in enumerate(levels)]
     fails = {"on-unsatisfiable.pinfold.dev/pod": "fail"}
     return {
         "beside": text(near([everybody])),
@@ -51,6 +53,9 @@ def _rules(level: str) -> Mapping[str, Mapping[str, str]]:
         "beside and apart": text(near([everybody]), apart(thirds[:1])),
         "several of both": text(near([everybody, *thirds]), apart([everybody, *thirds])),
         "beside, and better so": text(preferred(thirds), near([everybody])),
+        "beside, rather elsewhere": text(preferred(thirds, is_anti=True), near([everybody])),
+        "of many, and better so": text(preferred(several[:3]), near([everybody, *several])),
+        "apart from many": text(preferred(several[3:]), apart([*thirds, *several])),
         "of all levels": text(near(all_levels), apart([_about("l3", third="2")])),
     }
 
@@ -93,7 +98,7 @@ def _leave(engine: Engine, container_id: ContainerId) -> None:
 def _crowd(millis: tuple[int, ...], friends: int) -> Engine:
     engine = Engine(LARGE.machine, Config())
     for number in range(friends):
-        labels = {"app": "friend", "third": str(number % 3)}
+        labels = {"app": "friend", "third": str(number % 3), "seventh": str(number % 7)}
         friend = _container(f"friend-{number}", millis[number % len(millis)], labels)
         engine.create(friend)
         _after(engine, friend.id)
@@ -129,7 +134,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
         for level, (name, milli) in product(_LEVELS, product(_rules("core"), _NEWCOMERS)):
             if any(fnmatchcase(f"{kind}, {level}, {name}", glob) for glob in chosen.globs):
                 cells = _time(engine, milli, _rules(level)[name], chosen.samples)
-                print(f"{kind:<20}{level:<6}{name:<24}{milli:>7}{cells}", flush=True)
+                print(f"{kind:<20}{level:<6}{name:<25}{milli:>7}{cells}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Laws of breaking: each pool gets the part that breaks least, as if all of them were tried."""
 
+import dataclasses
+import random
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -7,16 +9,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pinfold.policy.model.container import ContainerId
-from pinfold.policy.placing.judging.judgement import Judgement
+from pinfold.policy.books.cpu_ledger import Ledger
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.cpus.picker import CpuPicker
+from pinfold.policy.model.container import ContainerId, QosClass
+from pinfold.policy.model.grant import Grant
+from pinfold.policy.model.request import Request
+from pinfold.policy.placing.judging.judgement import Companions, Judgement
 from pinfold.policy.placing.judging.restriction import Restriction
 from pinfold.policy.placing.openings.breaking import degraded
 from pinfold.policy.placing.openings.openings import OpeningSearch
+from pinfold.policy.pools.domains import Domains
+from pinfold.policy.pools.pool_tree import build_tree
+from pinfold.policy.pools.supply import read_supply
+from pinfold.policy.rules.pulls import Pulls
+from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Level
+from pinfold.topology.sets.cpuset import CpuSet, iter_bits
 from tests.property.test_openings import SPECS, Scene
 
 _LEVELS = (Level.SOCKET, Level.NUMA, Level.L3, Level.CORE)
 _TOGETHER_MAX = 16
+MANY_CORES = machine_from_spec("socket:2 numa:2 l3:2 core:5 thread:2 mem:2G")
 
 
 def rule(scene: Scene, data: st.DataObject, number: int) -> Restriction:
@@ -113,6 +127,12 @@ def test_each_pool_gets_the_part_that_breaks_least_of_all_that_are_tried(
         )
         for _ in range(2)
     )
+    check(search, asked, rules)
+
+
+def check(search: OpeningSearch, asked: OpeningSearch, rules: Sequence[Restriction]) -> None:
+    """Hold what is found against all that is tried. `asked`: the same search, for that."""
+    tree = search.tree
     firm = [one for one in rules if not one.can_break]
     weak = [one for one in rules if one.can_break]
     found = degraded(search)
@@ -120,12 +140,12 @@ def test_each_pool_gets_the_part_that_breaks_least_of_all_that_are_tried(
         assert found is None
         return
     assert found is not None
-    everything, closed = scene.tree.root.cpus.mask, frozenset[int]()
+    everything, closed = tree.root.cpus.mask, frozenset[int]()
     for one in firm:
         everything &= ~one.forbidden
         closed |= one.closed_pools
     regions = asked.regions(everything, [one for one in firm if one.is_own])
-    for pool in scene.tree.pools:
+    for pool in tree.pools:
         places = {
             cpus
             for region in (regions if pool.id not in closed else ())
@@ -148,3 +168,88 @@ def test_each_pool_gets_the_part_that_breaks_least_of_all_that_are_tried(
         if best is not None:
             counted = found.unmet[pool.id], found.unmet_of_others[pool.id]
             assert counted == best[0]
+
+
+class Chance:
+    """Newcomers among residents with cpus of their own, by chance: most integers drawn are small.
+
+    Their rules are about cores, each of which is another place.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        picker = CpuPicker(MANY_CORES)
+        self.tree = build_tree(MANY_CORES, read_supply(MANY_CORES, Config(), picker))
+        self._everything = self.tree.root.cpus.mask
+        self._domains = Domains(MANY_CORES, MANY_CORES.online)
+        self._ledger = Ledger(self.tree, picker)
+        own = CpuSet(self._some(self._random.choice((1, 2, 4))) & self.tree.root.sharable.mask)
+        self._ledger.add(
+            Grant(container_id=ContainerId("c"), pool_id=self.tree.root.id, exclusive=own)
+        )
+        self.rules = tuple(self._rule(number) for number in range(self._random.randint(1, 5)))
+        shared, own_cpus = self._some(2), self._some(4)
+        self._companions = Companions(
+            level=self._random.choice((Level.CORE, Level.L3)),
+            own=own_cpus & ~shared,
+            shared=shared,
+            rule=self.rules[0],
+        )
+        self._request = Request(
+            container_id=ContainerId("n"),
+            qos=QosClass.BURSTABLE,
+            exclusive=self._random.choice((0, 1, 2, 2, 3, 7)),
+            shared_milli=self._random.choice((0, 0, 0, 1500)),
+        )
+        self._pulled = [
+            (self._random.choice((Level.CORE, Level.NUMA)), self._some(2), weight)
+            for weight in self._random.choice(((), (), (3,), (3, -2), (3, 1, 2)))
+        ]
+
+    def _some(self, parts: int) -> int:
+        """About so small a part of all cpus."""
+        chosen = [cpu for cpu in iter_bits(self._everything) if not self._random.randrange(parts)]
+        return sum(1 << cpu for cpu in chosen)
+
+    def _rule(self, number: int) -> Restriction:
+        chance, domains, name = self._random, self._domains, f"o{number}"
+        level = chance.choice((Level.CORE, Level.CORE, Level.CORE, Level.L3, Level.NUMA))
+        covered = domains.covering(level, self._some(chance.choice((1, 2, 4))))
+        is_apart = chance.random() < 0.3
+        forbidden = covered if is_apart else self._everything & ~covered
+        choices = () if is_apart else tuple(one for one in domains.masks(level) if one & covered)
+        return Restriction(
+            text="rule",
+            owner=name,
+            owner_id=ContainerId(name),
+            can_break=True,
+            is_own=not is_apart or chance.random() < 0.5,
+            wanted="it",
+            forbidden=forbidden,
+            choices=choices,
+            level=level,
+        )
+
+    def search(self) -> OpeningSearch:
+        """A search that nobody has asked anything."""
+        pulls = Pulls(self._domains)
+        for level, cpus, weight in self._pulled:
+            pulls.add(level, cpus, weight)
+        judgement = Judgement(
+            own=self.rules,
+            companions=(self._companions,) if self._random.random() < 0.7 else (),
+            pulls=pulls,
+            domains=self._domains,
+        )
+        return OpeningSearch(
+            request=self._request, judgement=judgement, tree=self.tree, ledger=self._ledger
+        )
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_the_same_holds_where_rules_are_about_many_cores(seed: int) -> None:
+    chance = Chance(seed)
+    search = chance.search()
+    asked = dataclasses.replace(search)
+    check(search, asked, chance.rules)

@@ -69,6 +69,43 @@ def test_the_best_cpus_are_the_highest_single_ones_and_all_that_are_alike(
     assert not outside or max(outside) < min(inside)
 
 
+@given(ADDED, MASKS | NARROW, MASKS, st.integers(1, 6))
+def test_the_score_of_the_best_cpus_changes_with_none_but_those_that_decide(
+    added: list[tuple[Level, int, int]], cpus: int, others: int, count: int
+) -> None:
+    pulls = drawn(added)
+    best, deciding = pulls.best_score(cpus, count)
+    assert best == score(added, pulls.best(cpus, count))
+    assert pulls.best_score(cpus | others & ~deciding, count)[0] == best
+
+
+@given(ADDED, st.sampled_from(LEVELS), st.data())
+def test_a_part_of_a_domain_scores_as_each_of_its_cpus_where_they_are_ranked_by_these(
+    added: list[tuple[Level, int, int]], level: Level, data: st.DataObject
+) -> None:
+    pulls = drawn(added)
+    part = data.draw(st.sampled_from(DOMAINS.masks(level))) & data.draw(MASKS)
+    alike = all(score(added, part) == score(added, 1 << one) for one in iter_bits(part))
+    assert alike or not pulls.rank_by_cpu(level)
+    assert pulls.rank_by_cpu(Level.CORE)
+
+
+@given(ADDED, st.dictionaries(MASKS | NARROW, st.integers(1, 9), max_size=4), MASKS)
+def test_containers_pull_together_as_one_by_one(
+    added: list[tuple[Level, int, int]], sizes: dict[int, int], cpus: int
+) -> None:
+    together = drawn(added)
+    for level in (Level.L3, Level.CORE, Level.CORE):
+        together.add_all(level, sizes, 3)
+    single = [
+        (level, one, 3 * count * times)
+        for level, times in ((Level.L3, 1), (Level.CORE, 2))
+        for one, count in sizes.items()
+    ]
+    assert together.score(cpus) == score([*added, *single], cpus)
+    assert bool(together) == bool(added or sizes)
+
+
 def test_the_firsts_of_a_level_name_the_domain_of_each_cpu() -> None:
     for level in Level:
         holders, firsts = DOMAINS.holders(level), DOMAINS.firsts(level)

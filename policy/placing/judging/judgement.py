@@ -1,7 +1,7 @@
 """Judgements: what all rules together say about the place of one newcomer."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -278,6 +278,11 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     def owed_at_most(self) -> int:
         """The number of cpus that `owed` comes to at most, whatever the region."""
         return sum([one.last.bit_count() for one in self._sharing])
+
+    @cached_property
+    def owed_ever(self) -> int:
+        """Cpus without which `owed` leaves none, whatever the region."""
+        return reduce(int.__or__, [one.last for one in self._sharing], 0)
 
     @property
     def owed_first(self) -> int:

@@ -81,8 +81,8 @@ class RuleReading(Struct):
                 if rule.is_required or self.has_pulls:
                     self._read_spread(rule, pulls)
             for one in self.rules.preferred if self.has_pulls else ():
-                for presence, count in self.whereabouts.sizes(self._select(one.term)).items():
-                    pulls.add(one.term.level, presence, one.weight * count)
+                sizes = self.whereabouts.sizes(self._select(one.term))
+                pulls.add_all(one.term.level, sizes, one.weight)
         barriers, passed = self._read_standing(matching, pulls)
         return Judgement(
             own=tuple(self.own),
@@ -291,8 +291,7 @@ class RuleReading(Struct):
             for part in parts if weight else ():
                 weights[rule.term.level, part] = weights.get((rule.term.level, part), 0) + weight
         for (level, part), weight in weights.items():
-            for presence, count in part.sizes.items():
-                pulls.add(level, presence, weight * count)
+            pulls.add_all(level, part.sizes, weight)
         if not barriers:
             return (), ()
         if is_exempt(self.container, self.request.cpu_type):
@@ -304,8 +303,7 @@ class RuleReading(Struct):
         # Many rules are of the same owners.
         alike = Counter([(one.level, one.insisting) for one in preferred])
         for (level, owners), rules in alike.items():
-            for presence, count in owners.sizes.items():
-                pulls.add(level, presence, -_GUARD_WEIGHT * count * rules)
+            pulls.add_all(level, owners.sizes, -_GUARD_WEIGHT * rules)
         return kept, ()
 
     def _outside(self, one: StandingRule, mates: int) -> StandingRule:

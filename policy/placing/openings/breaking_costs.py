@@ -1,6 +1,6 @@
 """Costs of breaking rules that may degrade, and parts of regions on which the same ones break."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -16,6 +16,8 @@ RULE: Final = 1 << 16
 """The cost of a broken rule; of two places that break as many, one breaks fewer of residents."""
 CPU_BITS: Final = 16
 """More than any number of a cpu has."""
+FEWEST: Final = 2
+"""Parts that are together."""
 _ATOMS_MAX: Final = 64
 
 
@@ -37,6 +39,20 @@ class BrokenPart(Struct):
     """Its rank among those that cost as much, where somebody asked for it."""
     may_fit: bool = True
     """Whether the newcomer may have it in the pools that are not asked yet."""
+
+
+Ordered = tuple[int, int, int]
+"""The place of a part among those that are tried together, its cpus, and the rules that break."""
+
+
+class Family(NamedTuple):
+    """Parts of a region on which the same rules break: what it has of each domain of a level."""
+
+    cpus: int
+    """Those of all parts."""
+    broken: int
+    level: Level
+    """Of the whole system: they are one part."""
 
 
 class WeakRule(NamedTuple):
@@ -82,6 +98,7 @@ class BreakingCosts:
         self._weak = weak
         self._domains = domains
         self._of_broken: dict[int, _Price] = {}
+        self._of_levels: dict[Level | None, tuple[int, Sequence[tuple[int, int, int]]]] = {}
         self._of_pools = [one for one in weak if one.rule.closed_pools]
         # Rules that ask for one domain, by level, with their places.
         choosing: dict[Level, list[tuple[int, WeakRule]]] = {}
@@ -142,23 +159,102 @@ class BreakingCosts:
                     break
         return rest
 
-    def atoms(self, region: int) -> list[tuple[int, int]]:
+    def by_cost(self, family: Family, indexes: int) -> Mapping[int, int]:
+        """The domains of a family's parts by what it costs to be on these.
+
+        Of parts that are whole, each in one domain of every level that a rule asks for.
+        """
+        price = self._of_broken.get(family.broken) or self._price(family.broken)
+        found = {price.cost: indexes}
+        for _, rules, _, _ in price.choosing:
+            for one in rules:
+                breaking = self._domains.indexes(family.level, family.cpus & one.rule.forbidden)
+                if not breaking:
+                    continue
+                divided: dict[int, int] = {}
+                for cost, some in found.items():
+                    for more, here in (cost + one.cost, some & breaking), (cost, some & ~breaking):
+                        if here:
+                            divided[more] = divided.get(more, 0) | here
+                found = divided
+        return found
+
+    def sure(self, cpus: int, broken: int, level: Level | None) -> int:
+        """The least cost of any two parts of some cpus together.
+
+        `broken`: the rules that break on some of them. `level`: one of which each domain is in one
+        part.
+        """
+        cost, others = self._sure_at(level)
+        for place, allowed, more in others:
+            if not cpus & allowed and (broken & place or not place):
+                cost += more
+        return cost
+
+    def _sure_at(self, level: Level | None) -> tuple[int, Sequence[tuple[int, int, int]]]:
+        """What it costs to be in two domains of a level, and the other rules.
+
+        Of each the place if it counts only where it is broken, the cpus where it is not, its cost.
+        """
+        known = self._of_levels.get(level)
+        if known is None:
+            cost, others = 0, list[tuple[int, int, int]]()
+            for number, (rule, more) in enumerate(self._weak):
+                if rule.choices and rule.level is level:
+                    cost += more
+                else:
+                    others.append((0 if rule.choices else 1 << number, ~rule.forbidden, more))
+            known = self._of_levels[level] = cost, others
+        return known
+
+    @property
+    def narrowest(self) -> Level | None:
+        """The narrowest level of which rules ask for one domain."""
+        return self._choosing[0][0] if self._choosing else None
+
+    def levels_chosen(self, broken: int) -> Iterable[Level]:
+        """The levels of which rules ask for one domain where these are broken already."""
+        return [level for level, some in self._choosing if any(not broken & at for at, _ in some)]
+
+    def families(self, region: int) -> list[Family]:
         """Disjoint parts of a region, each with the rules that break there."""
-        atoms = [(region, 0)]
+        found, count = [Family(region, 0, Level.SYSTEM)], 1
+        are_many = region.bit_count() > _ATOMS_MAX
         for number, (rule, _) in enumerate(self._weak):
-            if len(atoms) > _ATOMS_MAX:
+            if count > _ATOMS_MAX:
                 break
             if not rule.choices and not rule.forbidden & region:
                 continue
-            found: list[tuple[int, int]] = []
-            for cpus, broken in atoms:
+            divided: list[Family] = []
+            for cpus, broken, level in found:
                 inside = cpus & rule.forbidden
                 if inside:
-                    found.append((inside, broken | 1 << number))
+                    divided.append(Family(inside, broken | 1 << number, level))
                     cpus &= ~inside
-                if cpus and rule.choices:
-                    found += [(one, broken) for one in self._domains.parts(rule.level, cpus)]
-                elif cpus:
-                    found.append((cpus, broken))
-            atoms = found
-        return atoms
+                if cpus:
+                    divided += self._chosen(Family(cpus, broken, level), rule)
+            found = divided
+            if are_many:
+                count = sum([self.count(one) for one in found])
+        return found
+
+    def _chosen(self, family: Family, rule: Restriction) -> list[Family]:
+        """The parts of a family divided among the domains for one of which a rule asks."""
+        cpus, broken, level = family
+        if not rule.choices or self._domains.nest(level, rule.level):
+            return [family]
+        if self._domains.nest(rule.level, level):
+            return [Family(cpus, broken, rule.level)]
+        return [Family(one, broken, rule.level) for one in self.parts(family)]
+
+    def parts(self, family: Family) -> list[int]:
+        """The parts of a family."""
+        if family.level is Level.SYSTEM:
+            return [family.cpus]
+        return self._domains.parts(family.level, family.cpus)
+
+    def count(self, family: Family) -> int:
+        """The number of a family's parts."""
+        if family.level is Level.SYSTEM:
+            return 1
+        return self._domains.indexes(family.level, family.cpus).bit_count()

@@ -133,7 +133,7 @@ def _in_several_domains(
     for levels, some in standing.items():
         for one in some:
             near |= _cover(levels, one.cpus, domains)
-    for region, pool_id in search.tree.meetings(filter(search.may_fit_anywhere, regions)):
+    for region, pool_id in search.tree.meetings(filter(search.bounds.may_fit, regions)):
         here = region & search.tree.masks[pool_id]
         if not (looks and here & near and search.fits(pool_id, here)):
             continue

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ....topology.sets.cpuset import lowest_cpu
+from ....topology.model.machine import Level
 from ...books.cpu_ledger import Ledger
 from ...model.grant import Dropped
 from ...model.request import Isolation, Request
@@ -16,6 +16,7 @@ from ..hint_demand import strict_cpus
 from ..judging.judgement import Judgement
 from ..judging.restriction import Restriction
 from ..rank import Column
+from .cpu_bounds import CpuBounds
 from .objections import Objections, ObjectionWording
 
 _REGIONS_MAX: Final = 4096
@@ -64,14 +65,16 @@ class OpeningSearch:
 
     def regions(self, everything: int, own: Sequence[Restriction]) -> list[int]:
         """The sets of cpus of which the newcomer has to stay in one."""
-        wanted = everything
-        # Many rules may ask for the same domains.
+        wanted = everything  # Many rules may ask for the same domains.
         for choices in {(one.level, one.choices): one.choices for one in own}.values():
             if choices:
                 wanted &= reduce(int.__or__, choices)
-        found, parts = [wanted], self.judgement.domains.parts
+        found, domains, levels = [wanted], self.judgement.domains, list[Level]()
         for level in dict.fromkeys(one.level for one in own if one.choices):
-            found = [part for mask in found for part in parts(level, mask)][:_REGIONS_MAX]
+            if not any(domains.nest(narrower, level) for narrower in levels):
+                parts = [part for mask in found for part in domains.parts(level, mask)]
+                found = parts[:_REGIONS_MAX]
+            levels.append(level)
         return found if everything else []
 
     def openings(
@@ -88,7 +91,7 @@ class OpeningSearch:
                 continue
             if len(inside) > 1:
                 # Stable: of equal regions the first.
-                inside = list(filter(self.may_fit_anywhere, inside))
+                inside = list(filter(self.bounds.may_fit, inside))
                 free = self._left(pool_id)
                 if self.judgement.pulls or self.judgement.pool_scores:
                     keys = {
@@ -172,13 +175,11 @@ class OpeningSearch:
         return known
 
     def _pulled(self, pool_id: int, region: int) -> int:
-        judgement = self.judgement
+        pulls, count = self.judgement.pulls, self.request.exclusive
         cpus = region & self._left(pool_id)
-        if not cpus & judgement.pulls.reach:
+        if not cpus & pulls.reach:
             return 0
-        if self.request.exclusive:
-            cpus = judgement.pulls.best(cpus, self.request.exclusive)
-        return judgement.pulls.score(cpus)
+        return pulls.best_score(cpus, count)[0] if count else pulls.score(cpus)
 
     def free(self, pool_id: int, region: int) -> int:
         """The number of cpus of a region that are left."""
@@ -226,58 +227,13 @@ class OpeningSearch:
     @property
     def grows_by_more(self) -> bool:
         """Whether more cpus than those that fit fit, too, in the same pool."""
-        request, judgement = self.request, self.judgement
-        if request.needs_shared_cpu or request.wants_isolated:
-            return False
-        return judgement.levels_shared <= 1
-
-    def may_ever_fit(self, cpus: int) -> bool:
-        """Whether some pool may have what the newcomer asks for on these cpus, or on more."""
-        left, beside, least, count = self._bounds
-        return (cpus & left).bit_count() >= least and (cpus & beside).bit_count() >= count
-
-    def may_fit_anywhere(self, cpus: int) -> bool:
-        """Whether some pool may have what the newcomer asks for on these cpus alone."""
-        left, beside, least, count = self._bounds
-        if (cpus & left).bit_count() < least or (cpus & beside).bit_count() < count:
-            return False
-        if not self._narrowest:
-            return True
-        holders, shared, last = self._narrowest
-        domain = holders.get(lowest_cpu(cpus), 0)
-        if not domain & last or cpus & ~domain or domain & shared & ~cpus:
-            return True
-        # One of them is left to companions, and all of those that may be it are here, and free.
-        return (cpus & left).bit_count() > count
+        is_plain = not (self.request.needs_shared_cpu or self.request.wants_isolated)
+        return is_plain and self.judgement.levels_shared <= 1
 
     @cached_property
-    def _bounds(self) -> tuple[int, int, int, int]:
-        """Cpus that are left, those of them that need not be left to others, and how many it asks.
-
-        Of the first so many as its own ones and its share come to, of the others its own ones.
-        """
-        request, ledger = self.request, self.ledger
-        left, count = ledger.free_sharable[-1], request.exclusive
-        if request.wants_isolated:
-            left |= ledger.free_isolated[-1]
-            return left, left, count, count
-        least = count
-        if request.needs_shared_cpu:
-            least += max(1, -(-request.shared_milli // 1000))
-        return left, left & ~self.judgement.owed_first, least, count
-
-    @cached_property
-    def _narrowest(self) -> tuple[Mapping[int, int], int, int] | None:
-        """Domains of the narrowest level, by cpu, the cpus shared there, and the last of each.
-
-        Of domains of which all that are shared are left.
-        """
-        narrowest = self.judgement.narrowest_sharing
-        if narrowest is None or self.request.wants_isolated or not self.request.exclusive:
-            return None
-        level, holders, shared, last = narrowest
-        taken = self.judgement.domains.covering(level, shared & ~self.ledger.free_sharable[-1])
-        return holders, shared, last & ~taken
+    def bounds(self) -> CpuBounds:
+        """The bounds of what may fit, whatever the pool."""
+        return CpuBounds(self.request, self.judgement, self.ledger)
 
     def fits(self, pool_id: int, region: int) -> bool:
         """Whether a region of a pool has what the newcomer asks for."""
@@ -285,10 +241,11 @@ class OpeningSearch:
         free = ledger.free_sharable[pool_id] & region
         if count and (free | ledger.free_isolated[pool_id] & region).bit_count() < count:
             return False
-        is_beside = count and self.judgement.companions and not request.wants_isolated
+        may_owe = count and self.judgement.companions and not request.wants_isolated
         # Of narrow domains there are thousands: most are known to have too few without a look at
         # what the pool may give away.
-        if is_beside and (free & ~self._owed(region)).bit_count() < count:
+        few = may_owe and (free & ~self.judgement.owed_ever).bit_count() < count
+        if few and (free & ~self._owed(region)).bit_count() < count:
             return False
         if count and not self._has_own_for_sure(pool_id, region):
             own = self.exclusive(pool_id, region)
@@ -321,9 +278,13 @@ class OpeningSearch:
             return False
         if request.wants_isolated and isolated.bit_count() >= request.exclusive:
             return False
-        pool_id, companions = self.tree.pools[number].id, self.judgement.companions
-        left = region & ~self._owed(region) if companions else region
-        return self.ledger.cut_within(pool_id, left) >= request.exclusive
+        pool_id, wanted = self.tree.pools[number].id, request.exclusive
+        owed = self.judgement.owed_ever if self.judgement.companions else 0
+        if self.ledger.cut_within(pool_id, region & ~owed) >= wanted:
+            return True
+        # What is owed of the region alone takes longer to tell.
+        left = region & ~self._owed(region) if region & owed else 0
+        return left != 0 and self.ledger.cut_within(pool_id, left) >= wanted
 
     def _owed(self, region: int) -> int:
         """Cpus of a region that the newcomer must leave to companions."""
@@ -381,9 +342,9 @@ class OpeningSearch:
         By pool id. Looked at together: of a wide region there are hundreds.
         """
         request = self.request
-        if not request.exclusive or request.shared_milli or request.is_strict:
+        if not request.exclusive or request.shared_milli:
             return {}
-        if request.wants_isolated:
+        if request.is_strict or request.wants_isolated:
             return {}
         everything = reduce(int.__or__, regions)
         cuts = self.ledger.cuts_within(everything)

@@ -1,6 +1,6 @@
-"""Ranks of parts that cost as much: how much they are liked, and how much of them is left."""
+"""Ranks of parts that cost as much: how much they are liked and left; the first that fits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -27,6 +27,7 @@ class PartRanks:
         """Whether a part has the same rank in every pool."""
         self.free = ledger.free_sharable[-1]
         """All cpus that are left, where that is so."""
+        self._has_only_own = not (request.needs_shared_cpu or request.wants_isolated)
         is_drawn = bool(search.judgement.pulls) or not self.are_kept
         self.left = None if is_drawn else self.free
         """The same where nothing draws to some of them."""
@@ -39,8 +40,15 @@ class PartRanks:
             return -liking, -free, cpus & -cpus, cpus
         # There may be thousands.
         left, pulls, count = cpus & self.free, search.judgement.pulls, search.request.exclusive
-        liking = pulls.score(pulls.best(left, count) if count else left) if pulls else 0
+        liking = 0
+        if pulls:
+            liking = pulls.best_score(left, count)[0] if count else pulls.score(left)
         return -liking, -left.bit_count(), cpus & -cpus, cpus
+
+    def liked(self, cpus: int) -> tuple[int, int]:
+        """The liking of some cpus, and those, of these or others, that alone decide it."""
+        search = self._search
+        return search.judgement.pulls.best_score(cpus & self.free, search.request.exclusive)
 
     def highest(self, cpus: int) -> int:
         """The liking that no part of some cpus exceeds."""
@@ -61,3 +69,35 @@ class PartRanks:
                 # How much it is liked takes long to tell.
                 one.rank = self.rank(pool_id, one.cpus)
         return min(parts, key=RANK)
+
+    def fits(self, pool_id: int, part: BrokenPart) -> bool:
+        """Whether a part of a pool has what the newcomer asks for."""
+        if not part.may_fit:
+            return False
+        if self._search.fits(pool_id, part.cpus):
+            return True
+        # A pool around gives away no more of it than a narrower one.
+        part.may_fit = not self._has_only_own
+        return False
+
+    def first_that_fits(self, pool_id: int, parts: Iterable[BrokenPart]) -> BrokenPart | None:
+        """The first part by cost and rank that fits."""
+        by_cost: dict[int, list[BrokenPart]] = {}
+        for one in parts:
+            if one.may_fit:
+                by_cost.setdefault(one.cost, []).append(one)
+        for cost in sorted(by_cost):
+            found = self.first_of_equals(pool_id, by_cost[cost])
+            if found is not None:
+                return found
+        return None
+
+    def first_of_equals(self, pool_id: int, parts: list[BrokenPart]) -> BrokenPart | None:
+        """The first part by rank that fits, of some that cost as much."""
+        if len(parts) > 1:
+            # The first fits as a rule.
+            first = self.best_of_equals(pool_id, parts)
+            if self.fits(pool_id, first):
+                return first
+            parts = sorted(parts, key=RANK)[1:]
+        return next((one for one in parts if self.fits(pool_id, one)), None)

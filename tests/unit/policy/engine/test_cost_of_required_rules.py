@@ -102,6 +102,21 @@ def test_rules_of_many_levels_cost_each_core_a_little_wherever_they_break(
     assert calls < 60 * _CORES
 
 
+@pytest.mark.parametrize("cpu", [0.5, 1, 2])
+def test_a_rule_about_cores_that_breaks_costs_each_core_hardly_a_call_once_cores_are_known(
+    cpu: float,
+) -> None:
+    """Each core is a place where it breaks or not, and most are like another."""
+    engine = _crowd()
+    rules = {**near(term("core", "friend")), **apart(term("core", "friend"))}
+    engine.create(container_of("first", cpu, rules))
+    engine.remove(container_of("first").id)
+    newcomer = container_of("newcomer", cpu, rules)
+    calls = count_calls(lambda: engine.create(newcomer))
+    assert engine.decisions[newcomer.id].unmet
+    assert calls < 7 * _CORES
+
+
 def _crowd() -> Engine:
     engine = engine_of(f"socket:4 numa:4 l3:4 core:{_CORES // 64} thread:2 mem:4G")
     for number in range(128):

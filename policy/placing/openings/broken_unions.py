@@ -1,0 +1,183 @@
+"""Unions: parts of regions together, where on no single one fits what a newcomer asks for."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from ....topology.model.machine import Level
+from ....topology.sets.cpuset import lowest_cpu
+from .breaking_costs import FEWEST, BreakingCosts, BrokenPart, Ordered
+from .broken_run import BrokenRun
+from .narrow_parts import NarrowParts
+from .openings import OpeningSearch
+from .part_ranks import RANK, PartRanks
+
+
+class Whole(NamedTuple):
+    """All parts of one region in a pool."""
+
+    cpus: int
+    broken: int
+    """The rules that break on some of them."""
+    ends: Sequence[Ordered]
+    """Of those that are not kept as masks the first two, and the last, and maybe more."""
+
+
+class UnionSearch:
+    """The search for what breaks least of some parts of a pool together."""
+
+    def __init__(
+        self,
+        search: OpeningSearch,
+        costs: BreakingCosts,
+        ranks: PartRanks,
+        narrow: NarrowParts,
+        undivided: Level | None,
+    ) -> None:
+        """`undivided`: see `undivided_level`."""
+        self._search = search
+        self._costs = costs
+        self._ranks = ranks
+        self._narrow = narrow
+        self._undivided = undivided
+
+    def least(
+        self, pool_id: int, by_region: Sequence[Sequence[BrokenPart]], found: BrokenPart | None
+    ) -> BrokenPart | None:
+        """The parts of regions together that cost least and fit, or one that is known to fit.
+
+        `by_region`: all of the pool but those that are kept as masks.
+        """
+        pool, is_one_region = self._search.tree.masks[pool_id], len(by_region) == 1
+        runs = (run for some in by_region for run in self._runs(some, pool, found))
+        by_cost: dict[int, list[BrokenRun]] = {}
+        for run in () if is_one_region else runs:
+            by_cost.setdefault(run.cost, []).append(run)
+        ascending = map(by_cost.__getitem__, sorted(by_cost))
+        # Those of one region come by their costs, and the first fits as a rule.
+        for some in ([run] for run in runs) if is_one_region else ascending:
+            known = [found] if found is not None and some[0].cost == found.cost else []
+            best = self._best_of_runs(pool_id, some, known)
+            if best is not None:
+                return best
+        return found
+
+    def at_once(
+        self, pool_id: int, whole: Whole, known: BrokenPart | None
+    ) -> tuple[bool, BrokenPart | None]:
+        """Whether the same is told by what is known of the parts of one region as a whole, and it.
+
+        Where ranks are the same in all pools.
+        """
+        cpus, broken, ends = whole
+        search, ranks = self._search, self._ranks
+        if not search.bounds.may_ever_fit(cpus):
+            return True, known
+        narrow, mask = self._narrow, search.tree.masks[pool_id]
+        highest = self._cost(cpus, broken)
+        least = self._costs.sure(cpus, broken, self._undivided)
+        if known is not None and least > known.cost:
+            return True, known
+        if least != highest:
+            first = sorted([*ends, *narrow.first_ones(mask)])[:FEWEST]
+            if len(first) < FEWEST:
+                return True, known
+            (_, one, breaking), (_, other, also) = first
+            least = self._cost(one | other, breaking | also)
+            if known is not None and least > known.cost:
+                # Nothing that is added makes it cheaper.
+                return True, known
+        _, added, _ = max([*ends, *narrow.last(mask)])
+        needed = cpus & ranks.free | cpus & -cpus
+        if not added & needed or highest != least:
+            return False, None
+        # All unions cost the same, and the last alone has all that is left.
+        last = BrokenPart(0, cpus, broken, least, lowest_cpu(cpus))
+        if ranks.left is None or (known is not None and least == known.cost):
+            last.rank = ranks.rank(pool_id, cpus)
+            if ranks.left is None and -last.rank[0] < ranks.highest(cpus):
+                return False, None
+            if known is not None and least == known.cost:
+                last = ranks.best_of_equals(pool_id, [last, known])
+            if last is known:
+                return True, known
+        if search.fits(pool_id, cpus):
+            return True, last
+        return search.grows_by_more, known
+
+    def _runs(
+        self, parts: Sequence[BrokenPart], pool: int, known: BrokenPart | None
+    ) -> Iterator[BrokenRun]:
+        """The first two parts of a region together, the first three, and so on, up to a cost.
+
+        Those that may fit; nothing that is added makes one cheaper, or takes cpus from it. `known`:
+        what fits, and must cost no less.
+        """
+        ordered = [(one.order, one.cpus, one.broken) for one in parts]
+        ordered += self._narrow.ordered(pool)
+        if len(ordered) < FEWEST:
+            return
+        most = None if known is None else known.cost
+        ordered.sort()
+        cpus = list(accumulate([one for _, one, _ in ordered], int.__or__))
+        broken = list(accumulate([one for _, _, one in ordered], int.__or__))
+        if most is not None and self._cost(cpus[1], broken[1]) > most:
+            return
+        may_ever_fit, count = self._search.bounds.may_ever_fit, len(ordered)
+        if not may_ever_fit(cpus[-1]):
+            return
+        begin = bisect_left(range(count), True, lo=1, key=lambda at: may_ever_fit(cpus[at]))
+
+        def cost(at: int) -> int:
+            return self._cost(cpus[at], broken[at])
+
+        region = parts[0].region if parts else 0
+        highest = cost(count - 1)
+        while begin < count:
+            here = cost(begin)
+            if most is not None and here > most:
+                return
+            end = count
+            if here != highest:
+                end = bisect_right(range(count), here, lo=begin + 1, key=cost)
+            yield BrokenRun(region, here, cpus[begin:end], broken[begin:end])
+            begin = end
+
+    def _best_of_runs(
+        self, pool_id: int, runs: Sequence[BrokenRun], known: list[BrokenPart]
+    ) -> BrokenPart | None:
+        """The best of unions that cost as much, and of another part that fits."""
+        grows_by_more = self._search.grows_by_more
+        if grows_by_more:
+            runs = [one for one in runs if self._search.fits(pool_id, one.cpus[-1])]
+        if self._ranks.left is not None:
+            heads = [*(one.head(self._ranks.left) for one in runs), *known]
+            for one in heads if len(heads) > 1 else ():
+                cpus = one.cpus
+                one.rank = 0, -(self._ranks.left & cpus).bit_count(), cpus & -cpus, cpus
+            best = min(heads, key=RANK, default=None)
+            # Of those that have as much left one fits as well as another.
+            if best is None or grows_by_more or best in known or self._ranks.fits(pool_id, best):
+                return best
+        if self._search.request.exclusive and self._ranks.are_kept:
+            first = [one for run in runs for one in self._most_liked(pool_id, run)]
+            if first:
+                best = self._ranks.best_of_equals(pool_id, [*first, *known])
+                if best in known or self._ranks.fits(pool_id, best):
+                    return best
+        return self._ranks.first_of_equals(
+            pool_id, [*(one for run in runs for one in run.parts()), *known]
+        )
+
+    def _most_liked(self, pool_id: int, run: BrokenRun) -> Iterable[BrokenPart]:
+        """The parts of a run one of which is the first of it by rank."""
+        # As much is left of it as of any, so it is liked as much as the last.
+        head = run.head(self._ranks.free)
+        head.rank = self._ranks.rank(pool_id, head.cpus)
+        if -head.rank[0] >= self._ranks.highest(run.cpus[-1]):
+            return (head,)
+        return run.heads(self._ranks.free, self._ranks.liked)
+
+    def _cost(self, cpus: int, broken: int) -> int:
+        return self._costs.cost(cpus, broken, lowest_cpu(cpus))

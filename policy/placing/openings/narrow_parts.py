@@ -1,0 +1,181 @@
+"""Narrow parts: whole domains on which rules break, kept as masks of their lowest cpus.
+
+Where rules are about domains of a few cpus the parts are thousands. What all of them cost, and how
+much of each is left, is found for a whole level at once; a part itself is made when a pool may
+get it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Final
+
+from ....topology.model.machine import Level
+from ....topology.sets.cpuset import iter_bits, lowest_cpu
+from .breaking_costs import CPU_BITS, FEWEST, BreakingCosts, BrokenPart, Family, Ordered
+from .openings import OpeningSearch
+from .part_ranks import PartRanks
+
+_FEW: Final = 8
+"""Not more parts than these are looked at one by one."""
+
+
+class NarrowParts:
+    """The parts of one region that are whole domains inside the narrowest pools.
+
+    A part is named by its lowest cpu, and sets of parts are masks of those.
+    """
+
+    def __init__(
+        self,
+        families: Sequence[Family],
+        costs: BreakingCosts,
+        search: OpeningSearch,
+        ranks: PartRanks,
+        make: Callable[[int, int, int], BrokenPart],
+    ) -> None:
+        """`families`: those of which `are_narrow` says so."""
+        self._domains = domains = search.judgement.domains
+        self._search = search
+        self._ranks = ranks
+        self._make = make
+        self._families = [(domains.indexes(one.level, one.cpus), one) for one in families]
+        self._made: dict[int, BrokenPart] = {}
+        self._every = reduce(int.__or__, [some for some, _ in self._families], 0)
+        self._may_fit = 0
+        # The same parts by three questions: what they cost, how many of their cpus are left, and
+        # how many rules break there.
+        by_cost: dict[int, int] = {}
+        by_left: dict[int, int] = {}
+        by_broken: dict[int, int] = {}
+        for some, family in self._families:
+            roomy = some & search.bounds.may_fit_domains(family.level)
+            self._may_fit |= roomy
+            for cost, here in costs.by_cost(family, roomy).items() if roomy else ():
+                by_cost[cost] = by_cost.get(cost, 0) | here
+            for left, here in enumerate(domains.by_count(family.level, ranks.free)):
+                if here & roomy:
+                    by_left[left] = by_left.get(left, 0) | here & roomy
+            count = family.broken.bit_count()
+            by_broken[count] = by_broken.get(count, 0) | some
+        self._by_cost = sorted(by_cost.items())
+        self._by_left = sorted(by_left.items(), reverse=True)
+        self._by_broken = sorted(by_broken.items())
+
+    def count(self, pool: int) -> int:
+        """The number of parts that a pool has. `pool`: its cpus as a mask."""
+        return (self._every & pool).bit_count()
+
+    def broken(self, pool: int) -> int:
+        """The rules that break on some of those in a pool."""
+        return reduce(int.__or__, [one.broken for some, one in self._families if some & pool], 0)
+
+    def ordered(self, pool: int) -> list[Ordered]:
+        """The parts that a pool has, in any order."""
+        found: list[Ordered] = []
+        for some, (_, broken, level) in self._families:
+            holders, first = self._domains.holders(level), broken.bit_count() << CPU_BITS
+            found += [(first | one, holders[one], broken) for one in iter_bits(some & pool)]
+        return found
+
+    def first_ones(self, pool: int) -> list[Ordered]:
+        """The two in a pool that are tried together first."""
+        found: list[Ordered] = []
+        for _, some in self._by_broken:
+            here = some & pool
+            while here:
+                found.append(self._ordered(lowest_cpu(here)))
+                if len(found) == FEWEST:
+                    return found
+                here &= here - 1
+        return found
+
+    def last(self, pool: int) -> Iterable[Ordered]:
+        """The one in a pool that is added last, if it has any."""
+        for _, some in reversed(self._by_broken):
+            if here := some & pool:
+                return (self._ordered(here.bit_length() - 1),)
+        return ()
+
+    def _ordered(self, lowest: int) -> Ordered:
+        bit = 1 << lowest
+        family = next(one for some, one in self._families if some & bit)
+        cpus = self._domains.holders(family.level)[lowest]
+        return family.broken.bit_count() << CPU_BITS | lowest, cpus, family.broken
+
+    def only(self, pool: int) -> BrokenPart:
+        """The only one of a pool."""
+        return self._part(lowest_cpu(self._every & pool))
+
+    def first_that_fits(self, pool: int, fits: Callable[[BrokenPart], bool]) -> BrokenPart | None:
+        """The first part in a pool by cost and rank that fits there."""
+        for _, some in self._by_cost:
+            here = some & pool & self._may_fit
+            while here:
+                best = self._best_of_equals(here)
+                part = self._part(lowest_cpu(best))
+                if fits(part):
+                    return part
+                here ^= best
+                if not part.may_fit:
+                    self._may_fit ^= best
+        return None
+
+    def _best_of_equals(self, some: int) -> int:
+        """The first by rank of some that cost as much."""
+        if self._ranks.left is None:
+            # They are liked as much as one of their cpus.
+            some = self._search.judgement.pulls.best(some, 1)
+        for _, alike in self._by_left:
+            if here := some & alike:
+                return here & -here
+        return some & -some
+
+    def within(self, cpus: int, broken: int) -> int:
+        """The cpus of all that have no others than these, and on which no more rules break."""
+        domains, found = self._domains, 0
+        for _, family in self._families:
+            here = family.cpus & cpus
+            if here and not family.broken & ~broken:
+                found |= domains.members(family.level, domains.whole(family.level, here))
+        return found
+
+    def _part(self, lowest: int) -> BrokenPart:
+        part = self._made.get(lowest)
+        if part is None:
+            _, cpus, broken = self._ordered(lowest)
+            part = self._made[lowest] = self._make(0, cpus, broken)
+        return part
+
+
+def are_narrow(
+    family: Family, costs: BreakingCosts, search: OpeningSearch, ranks: PartRanks
+) -> bool:
+    """Whether the parts of a family are many, and may be kept as masks."""
+    cpus, broken, level = family
+    domains, pulls = search.judgement.domains, search.judgement.pulls
+    if costs.count(family) <= _FEW or domains.covering(level, cpus) != cpus:
+        return False
+    if not all(domains.nest(level, one) for one in costs.levels_chosen(broken)):
+        return False
+    if not domains.are_inside(level, _leaves(search)):
+        return False
+    return ranks.left is not None or pulls.rank_by_cpu(level)
+
+
+def undivided_level(
+    families: Sequence[Family], costs: BreakingCosts, search: OpeningSearch
+) -> Level | None:
+    """The narrowest level of which rules ask for one domain, if each is in one part and pool."""
+    domains, level = search.judgement.domains, costs.narrowest
+    if level is None or not domains.are_inside(level, _leaves(search)):
+        return None
+    for cpus, _, other in families:
+        if not domains.nest(level, other) or domains.covering(level, cpus) != cpus:
+            return None
+    return level
+
+
+def _leaves(search: OpeningSearch) -> tuple[int, ...]:
+    """The narrowest pools."""
+    pools, masks = search.tree.pools, search.tree.masks
+    return tuple([mask for mask, pool in zip(masks, pools, strict=True) if not pool.children])
