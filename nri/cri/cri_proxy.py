@@ -78,9 +78,7 @@ class CriProxy:
         self.actuator = Actuator(report, clock, read_back=read_back)
         self.owner = Owner(lambda what, error: report(Crashed(what, error)))
         self.events = Events(policy, self.actuator, self.owner, report, machine_memory_bytes)
-        self.proxied = ProxyEvents(
-            self.events, self.actuator, self.owner, report, machine_memory_bytes
-        )
+        self.proxied = ProxyEvents(self.events, self.actuator, self.owner, machine_memory_bytes)
         events = self.events
         self._reader = ContainerReader(
             finder, report, machine_memory_bytes, lambda one: events.policy.completed(one)

@@ -11,7 +11,7 @@ from ..dispatch.actuator import Actuator
 from ..dispatch.answer import Answer
 from ..dispatch.events import Events
 from ..dispatch.owner import Owner
-from ..dispatch.report import Decided, Identified, Report
+from ..dispatch.report import Decided, Identified
 
 
 class ProxyEvents:
@@ -22,13 +22,11 @@ class ProxyEvents:
         events: Events,
         actuator: Actuator,
         owner: Owner,
-        report: Report,
         machine_memory_bytes: int | None,
     ) -> None:
         self.events = events
         self._actuator = actuator
         self._owner = owner
-        self._report = report
         self._machine_memory_bytes = machine_memory_bytes
 
     def created(self, answer: Answer) -> Answer:
@@ -51,7 +49,7 @@ class ProxyEvents:
             self.post_present((container_id,))
         known = self.events.policy.containers.get(container_id)
         if known is not None:
-            self._owner.afterwards(lambda: self._report(Identified(known)))
+            self._owner.afterwards(lambda: self.events.report(Identified(known)))
 
     def release(self, container_id: ContainerId) -> None:
         """Give back all that a container holds that was not created after all, and forget it."""
@@ -92,7 +90,9 @@ class ProxyEvents:
     def _tell_update(self, container_id: ContainerId, decision: Decision) -> None:
         container = self.events.policy.containers[container_id]
         self._owner.afterwards(
-            lambda: self._report(Decided(event="update", container=container, decision=decision))
+            lambda: self.events.report(
+                Decided(event="update", container=container, decision=decision)
+            )
         )
 
     def take_back(self, container_id: ContainerId, asked: LinuxResources, answer: Answer) -> None:

@@ -8,7 +8,15 @@ from ...policy.engine.decision import Decision
 from ...policy.engine.engine import Engine
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Change, Pinning
-from .report import Decided, Happening, Released, Report
+from .report import (
+    Adjusted,
+    Decided,
+    Happening,
+    Reconfigured,
+    Released,
+    Report,
+    Synchronized,
+)
 
 
 class BrokenRules:
@@ -34,6 +42,13 @@ class BrokenRules:
             case Released(container=container, changes=changes):
                 self._told.pop(container.id, None)
                 self._look_at(changes)
+            case Adjusted(change=change):
+                self._look_at((change,))
+            case Synchronized() | Reconfigured():
+                # All are decided about anew, and who is gone is in no list.
+                self._told.clear()
+                for container_id, decision in self._policy().decisions.items():
+                    self._note(container_id, decision)
             case _:
                 pass
 

@@ -65,7 +65,8 @@ class Events:
         self.advice: Mapping[ContainerId, Advice] = {}
         self._actuator = actuator
         self._owner = owner
-        self._report = BrokenRules(report, lambda: self.policy)
+        self.report: Final = BrokenRules(report, lambda: self.policy)
+        """Whatever happened to containers is to be told to this one, for it tells what follows."""
         self._machine_memory_bytes = machine_memory_bytes
         self._undone = UndoneCreations()
         self.foreign_pins = ForeignPins()
@@ -144,7 +145,7 @@ class Events:
         is_new = known is not None and known.state is ContainerState.CREATED
         if known is not None and is_undone and is_placed and is_new:
             undone = self._undone.count(known)
-            self._owner.afterwards(lambda: self._report(undone))
+            self._owner.afterwards(lambda: self.report(undone))
         return self._release(container_id, self.policy.stop)
 
     def remove(self, container_id: ContainerId) -> Answer:
@@ -180,7 +181,7 @@ class Events:
             self._tell_faults(adopted.faults)
             for decision in adopted.decisions:
                 known = containers_by_id[decision.container_id]
-                self._report(
+                self.report(
                     Decided(
                         event="synchronize",
                         container=self.policy.containers.get(known.id, known),
@@ -190,7 +191,7 @@ class Events:
                 )
                 self._tell_cold_start(known.id)
                 self.policy.compact(known.id)
-            self._report(Synchronized(len(containers_by_id), len(adopted.changes)))
+            self.report(Synchronized(len(containers_by_id), len(adopted.changes)))
 
         self._owner.afterwards(tell)
         return Answer(others=_pinnings(adopted.changes))
@@ -210,7 +211,7 @@ class Events:
 
         def tell() -> None:
             self._tell_faults(adopted.faults)
-            self._report(Reconfigured(len(adopted.changes), moves))
+            self.report(Reconfigured(len(adopted.changes), moves))
             for move in moves:
                 self._tell_cold_start(move.container.id)
 
@@ -263,13 +264,11 @@ class Events:
         """Tell containers that something else follows for them, and report why."""
         self._actuator.want(_pinnings(changes))
         known = self.policy.containers
-        found = [
-            Adjusted(cause=cause, container=known[one.container_id], change=one) for one in changes
-        ]
+        found = [Adjusted(cause=cause, container=known[c.container_id], change=c) for c in changes]
 
         def tell() -> None:
             for one in found:
-                self._report(one)
+                self.report(one)
 
         self._owner.afterwards(tell)
 
@@ -302,7 +301,7 @@ class Events:
 
     def _tell_faults(self, faults: Mapping[ContainerId, Exception]) -> None:
         for container_id, error in faults.items():
-            self._report(Crashed(f"adoption of container {container_id}", error))
+            self.report(Crashed(f"adoption of container {container_id}", error))
 
     def _tell_unmet(self, container: Container, decision: Decision) -> None:
         told = as_it_is(self.policy, decision)
@@ -314,7 +313,7 @@ class Events:
         if container is None or decision is None or not decision.cold_start_ns:
             return
         if container.state is ContainerState.RUNNING:
-            self._report(ColdStarted(container_id, decision.cold_start_ns))
+            self.report(ColdStarted(container_id, decision.cold_start_ns))
 
     def _placed(
         self,
@@ -332,9 +331,7 @@ class Events:
 
         def tell() -> None:
             told = structs.replace(decision, notes=self.policy.note(container.id), weights={})
-            self._report(
-                Decided(event=event, container=container, decision=told, problems=problems)
-            )
+            self.report(Decided(event=event, container=container, decision=told, problems=problems))
             self.policy.compact(container.id)
 
         self._owner.afterwards(tell)
@@ -368,7 +365,7 @@ class Events:
         return Answer(others=_pinnings(changes))
 
     def _released(self, known: Container, changes: tuple[Change, ...]) -> None:
-        self._report(Released(known, changes))
+        self.report(Released(known, changes))
         self.policy.prepare()
 
     def _is_news(self, mention: Mention) -> bool:
@@ -393,7 +390,7 @@ class Events:
         self, event: str, container_id: ContainerId, known: Container, decision: Decision
     ) -> None:
         container = self.policy.containers.get(container_id, known)
-        self._report(Decided(event=event, container=container, decision=decision))
+        self.report(Decided(event=event, container=container, decision=decision))
 
 
 def _pinnings(changes: Iterable[Change]) -> dict[ContainerId, Pinning]:

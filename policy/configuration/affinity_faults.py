@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
 import msgspec
+from msgspec import structs
 
 from ..model.container import QosClass
 from ..model.level_name import RULE_LEVELS, parse_level
@@ -35,6 +36,7 @@ _IGNORED: Final = "required_during_scheduling_ignored_during_execution"
 _REQUIRED: Final = "required_during_scheduling_required_during_execution"
 _POD_QOS: Final = "pod.qos"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_WITHOUT_RULES: Final = (None, PodAffinityFields(), PoolAffinityFields())
 
 
 def affinity_faults(config: Config) -> Iterator[Fault]:
@@ -59,9 +61,10 @@ def idle_rules(config: Config) -> Iterator[Fault]:
     for name, rack in config.racks.items():
         path: Path = ("racks", name)
         if not rack.levels:
-            yield Fault(
-                path, "no level is enabled, so it has no rules — as in numa: {enabled: true}"
+            what = (
+                "no level is enabled, so it has no rules — write one, as in numa: {enabled: true}"
             )
+            yield Fault(path, what)
             continue
         for level in RULE_LEVELS:
             written: RackLevel = getattr(rack, level.value)
@@ -69,7 +72,7 @@ def idle_rules(config: Config) -> Iterator[Fault]:
                 what = "accepted, but has no effect — write enabled: true beside it"
                 yield Fault((*path, level.value), what)
     for index, profile in enumerate(config.profiles):
-        if profile.added_affinity == AddedAffinity():
+        if all(one in _WITHOUT_RULES for one in structs.astuple(profile.added_affinity)):
             what = "adds no rules — write addedAffinity: {podAntiAffinity: ..}, or leave it out"
             yield Fault(("profiles", index), what)
 

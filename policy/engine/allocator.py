@@ -144,10 +144,9 @@ class Allocator:
         self.books.adopt_memory(classified.request, grant, grant.memory)
         forced = self._apply(placement, classified)
         self.unmet.note_displaced((container.id,))
-        reason = f"it runs already: {decision.result.reason}"
         return structs.replace(
             forced,
-            decided_by=reason,
+            decided_by=f"it runs already: {decision.result.reason}",
             degraded=decision.result.reason,
             lineup=decision.lineup,
         )
@@ -164,14 +163,13 @@ class Allocator:
         classified = self.roster.classified[container.id]
         asked = classified.request.exclusive
         missing = asked - len(grant.exclusive)
-        is_cold = not self.books.has_dram(grant.memory)
         self.roster.decisions[container.id] = Decision(
             container_id=container.id,
             result=grant,
             pool=self.books.tree.pools[grant.pool_id].name,
             pinning=pinning,
             decided_by=KEPT,
-            cold_start_ns=request.cold_start_ns if is_cold else 0,
+            cold_start_ns=0 if self.books.has_dram(grant.memory) else request.cold_start_ns,
             degraded=f"{missing} of {asked} exclusive CPUs are missing" if missing > 0 else "",
             problems=classified.problems,
         )
@@ -251,7 +249,7 @@ class Allocator:
             return left_as_it_was(grant, placement, self.books, classified.problems)
         self.roster.add(container, classified)
         self.pens.sizes.note_resized(container)
-        return self._with_returns(self._change(placement, classified))
+        return self._with_returns(self._change(placement, classified, is_resized=True))
 
     def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
@@ -280,10 +278,12 @@ class Allocator:
         relocate = partial(relocated, container_id, party, placement, self.books, self.pens)
         return self._changed(container_id, relocate)
 
-    def _change(self, placement: Placement, classified: Classified) -> Decision:
+    def _change(
+        self, placement: Placement, classified: Classified, *, is_resized: bool = False
+    ) -> Decision:
         """The decision about a container that was placed already, and gets another grant."""
         container_id = placement.booking.grant.container_id
-        self.shares.leave_home(placement.booking.grant)
+        self.shares.leave_home(placement.booking.grant, is_resized=is_resized)
         return self._changed(container_id, partial(self._apply, placement, classified))
 
     def _changed(self, container_id: ContainerId, change: Callable[[], Decision]) -> Decision:
@@ -301,10 +301,9 @@ class Allocator:
             return
         classified = self.roster.classified[container_id]
         grant = self.books.ledger.grants[container_id]
-        container = self.roster.containers[container_id]
-        placement = self._resized(container, grant, classified)
+        placement = self._resized(self.roster.containers[container_id], grant, classified)
         if isinstance(placement, Placement):
-            self._change(placement, classified)
+            self._change(placement, classified, is_resized=True)
 
     def conclude(self, decision: Decision, *, is_awaited: bool = False) -> Decision:
         """Note what the container and the others are told; see `UnmetRules.refresh_moved`."""
@@ -353,7 +352,8 @@ class Allocator:
     def _with_returns(self, decision: Decision) -> Decision:
         if self.shares.has_away:
             changes = self.return_home(decision.container_id)
-            decision = with_changes(self.roster.decisions[decision.container_id], changes)
+            decision = self.roster.decisions[decision.container_id]
+            decision = with_changes(decision, changes, self.books)
             self.roster.decisions[decision.container_id] = decision
         return decision
 

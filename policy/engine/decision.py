@@ -129,10 +129,12 @@ def left_as_it_was(
     )
 
 
-def with_changes(decision: Decision, later: Sequence[Change]) -> Decision:
-    """A decision with changes that followed after those it has; nobody is in it twice."""
-    if not later:
-        return decision
+def with_changes(decision: Decision, later: Sequence[Change], books: Books) -> Decision:
+    """A decision with changes that followed after those it has; nobody is in it twice.
+
+    And with the place that its container has by now, which may have come home by itself.
+    """
+    grant = books.ledger.grants[decision.container_id]
     changes = {one.container_id: one for one in decision.changes}
     own = decision.pinning
     for one in later:
@@ -143,7 +145,13 @@ def with_changes(decision: Decision, later: Sequence[Change]) -> Decision:
         both = changed(one.container_id, first.before, one.after)
         if both is not None:
             changes[one.container_id] = both
-    return replace(decision, pinning=own, changes=tuple(changes.values()))
+    return replace(
+        decision,
+        result=grant,
+        pool=books.tree.pools[grant.pool_id].name,
+        pinning=own,
+        changes=tuple(changes.values()),
+    )
 
 
 class Adopted(Struct, frozen=True, kw_only=True):

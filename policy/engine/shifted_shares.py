@@ -221,10 +221,14 @@ class ShiftedShares:
         rules = judgement.restrictions() if judgement is not None else ()
         return any(not one.can_break and one.is_broken_by(here, pool_id) for one in rules)
 
-    def leave_home(self, grant: Grant) -> None:
-        """Let a container that gets this grant stay there, if that is another place than it has."""
+    def leave_home(self, grant: Grant, *, is_resized: bool) -> None:
+        """Let a container that gets this grant stay there, if that is another place than it has.
+
+        `is_resized`: it is not placed anew, though rules may leave it other cpus of its pool.
+        """
         held = self._books.ledger.grants[grant.container_id]
-        if (held.pool_id, held.within) != (grant.pool_id, grant.within):
+        is_within = is_resized or held.within == grant.within
+        if held.pool_id != grant.pool_id or not is_within:
             self._homes.pop(grant.container_id, None)
 
     def _settle(

@@ -55,11 +55,13 @@ def _faults(document: Field) -> Iterator[tuple[FieldError, bool]]:
 
 
 def _faults_of(workload: Workload) -> Iterator[tuple[FieldError, bool]]:
+    metadata = workload.manifest["metadata"]
     try:
         if not workload.is_of_operator:
             object_name(workload, {})
     except FieldError as error:
-        yield error, workload.manifest["metadata"]["name"].is_missing
+        is_fit = metadata.is_missing or metadata.is_mapping
+        yield error, is_fit and all(metadata[key].is_missing for key in ("name", "generateName"))
     try:
         check_counts(workload)
     except FieldError as error:

@@ -64,6 +64,21 @@ def lint(text: str, *arguments: str) -> Result:
             id="a pod of a name that is none",
         ),
         pytest.param(
+            POD.replace("{name: p}", "[]"),
+            "3:11: metadata: is not a mapping — write 'key: value' lines",
+            id="a pod whose metadata are a list",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("{name: web}", "web"),
+            "3:11: metadata: is not a mapping — write 'key: value' lines",
+            id="a deployment whose metadata are its name",
+        ),
+        pytest.param(
+            POD.replace("{name: p}", "{generateName: [p]}"),
+            "3:26: metadata.generateName: is a list or a mapping — write a single value",
+            id="a pod of a prefix that is none",
+        ),
+        pytest.param(
             DEPLOYMENT.replace("  template: {spec: {containers: [{name: c}]}}\n", ""),
             "5:3: spec.template: is missing — a Deployment needs a pod template",
             id="a deployment of nothing",

@@ -5,13 +5,17 @@ from collections.abc import Generator
 import pytest
 from msgspec.structs import replace
 
+from pinfold.nri.cri.proxy_events import ProxyEvents
 from pinfold.nri.dispatch.actuator import Actuator
+from pinfold.nri.dispatch.answer import Answer
+from pinfold.nri.dispatch.broken_rules import BrokenRules
 from pinfold.nri.dispatch.events import Events
 from pinfold.nri.dispatch.newcomer import Newcomer
 from pinfold.nri.dispatch.owner import Owner
-from pinfold.nri.dispatch.report import Decided, Happening
-from pinfold.policy.model.container import Container, ContainerId
-from pinfold.policy.model.kubelet_resources import LinuxResources
+from pinfold.nri.dispatch.pod_updates import resize_pod
+from pinfold.nri.dispatch.report import Decided, Happening, Reconfigured, Synchronized
+from pinfold.policy.model.container import Container, ContainerId, QosClass
+from pinfold.policy.model.kubelet_resources import LinuxResources, linux_resources
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
 
 
@@ -32,6 +36,8 @@ class _Node:
         actuator = Actuator(self._report, lambda: 0.0)
         engine = engine_of("socket:1 numa:3 core:2 mem:4G")
         self.events = Events(engine, actuator, self.owner, self._report)
+
+        self.proxied = ProxyEvents(self.events, actuator, self.owner, None)
 
     def _report(self, happening: Happening) -> None:
         if isinstance(happening, Decided):
@@ -131,3 +137,67 @@ def test_what_is_told_later_has_the_pool_of_now(node: _Node) -> None:
     assert told.decision.pool == node.events.policy.tree.pools[held.pool_id].name == "socket #0"
     assert told.decision.result == held
     assert told.decision.pinning == node.events.policy.pinning(share.id)
+
+
+def sized(cpus: int) -> LinuxResources:
+    resources = container_of("any", cpus).resources
+    return linux_resources(resources, QosClass.GUARANTEED, None)
+
+
+def homesick(node: _Node) -> Container:
+    """One that was on cpu 3, and takes that again when it restarts, whoever shares it by then."""
+    earlier = [container_of(f"earlier-{n}", 1, annotations=_in_node(1)) for n in range(2)]
+    node.create(*earlier)
+    for one in earlier:
+        node.stop(one)
+    return restarted(earlier[1])
+
+
+def test_a_rule_that_holds_as_a_proxy_takes_an_update_back_is_told_when_it_breaks(
+    node: _Node,
+) -> None:
+    third = homesick(node)
+    back, share = driven_out(node)
+    node.proxied.take_back(back.id, sized(1), Answer())
+    node.tidy()
+    pinning = node.events.policy.pinning(share.id)
+    assert pinning is not None
+    assert str(pinning.cpus) == "3"
+    assert node.events.policy.decisions[share.id].unmet == ()
+    node.create(third)
+    assert node.events.policy.decisions[share.id].unmet
+    assert len(node.unmet()) == 2
+
+
+def test_a_rule_that_holds_since_a_pod_asks_for_less_is_told_when_it_breaks(node: _Node) -> None:
+    third = homesick(node)
+    quiet = container_of("quiet", 0, annotations=_in_node(1))
+    pen = {**_in_node(1), "pod-pool.pinfold.dev/pod": "true"}
+    taker = container_of("taker", 1, annotations=pen)
+    taker = replace(taker, pod=replace(taker.pod, resources=container_of("two", 2).resources))
+    node.create(quiet, taker)
+    assert len(node.unmet()) == 1
+    assert not resize_pod(node.events, taker.pod, container_of("one", 1).resources).refusal
+    node.tidy()
+    assert node.events.policy.decisions[quiet.id].unmet == ()
+    node.create(third)
+    assert node.events.policy.decisions[quiet.id].unmet
+    assert len(node.unmet()) == 2
+
+
+@pytest.mark.parametrize("happening", [Reconfigured(0), Synchronized(0, 0)])
+def test_a_rule_that_holds_since_all_were_adopted_anew_is_told_when_it_breaks(
+    node: _Node, happening: Happening
+) -> None:
+    driven_out(node)
+    (told,) = node.unmet()
+    driver = [one for one in node.told if one.decision.changes][-1]
+    policies, reported = [node.events.policy], list[Happening]()
+    rules = BrokenRules(reported.append, lambda: policies[-1])
+    rules(driver)
+    assert reported == [driver, told]
+    policies.append(engine_of("socket:1 numa:3 core:2 mem:4G"))
+    rules(happening)
+    policies.pop()
+    rules(driver)
+    assert reported == [driver, told, happening, driver, told]

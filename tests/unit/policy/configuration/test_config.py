@@ -785,7 +785,7 @@ def test_every_configuration_of_the_given_scenarios_is_read() -> None:
     assert seen > 10
 
 
-LEAVES_ALONE = "no level is enabled, so it has no rules — as in numa: {enabled: true}"
+LEAVES_ALONE = "no level is enabled, so it has no rules — write one, as in numa: {enabled: true}"
 NO_EFFECT = "accepted, but has no effect — write enabled: true beside it"
 NO_RULES = "adds no rules — write addedAffinity: {podAntiAffinity: ..}, or leave it out"
 KEPT_APART = "podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [TERM]}".replace(
@@ -809,6 +809,11 @@ KEPT_APART = "podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: 
         ),
         pytest.param("racks: {a: {socket: {enabled: true}}}", [], id="a rack with rules"),
         pytest.param("profiles: [{name: a}]", [f"profiles[0]: {NO_RULES}"], id="an empty profile"),
+        pytest.param(
+            "profiles: [{name: a, addedAffinity: {podAffinity: {}, poolAffinity: {}}}]",
+            [f"profiles[0]: {NO_RULES}"],
+            id="a profile of empty lists of rules",
+        ),
         pytest.param(
             f"profiles: [{{name: a, addedAffinity: {{{KEPT_APART}}}}}]",
             [],

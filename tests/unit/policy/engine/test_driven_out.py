@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Resources
+from pinfold.policy.model.grant import Grant
 from tests.unit.policy.engine.ruled_pods import (
     apart,
     container_of,
@@ -75,6 +76,30 @@ def test_who_asks_for_cpus_is_back_only_where_they_are_promised_to_nobody() -> N
     engine.check()
     assert pool_of(engine, share) == "NUMA node #1"
     assert engine.decisions[share.id].unmet == ()
+
+
+def test_who_asks_for_less_where_it_was_driven_to_comes_home_all_the_same() -> None:
+    engine, share, back, _ = driven_out()
+    assert isinstance(engine.update(share.id, milli(50)).result, Grant)
+    assert pool_of(engine, share) == "socket #0"
+    engine.remove(back.id)
+    engine.check()
+    assert pool_of(engine, share) == "NUMA node #1"
+    assert engine.decisions[share.id].unmet == ()
+
+
+def test_who_asks_for_so_little_that_it_has_room_at_home_is_told_that_place() -> None:
+    engine, share, back, filler = driven_out()
+    engine.remove(filler.id)
+    engine.update(back.id, milli(1900))
+    assert pool_of(engine, share) == "socket #0"
+    decision = engine.update(share.id, milli(50))
+    engine.check()
+    assert decision.pool == pool_of(engine, share) == "NUMA node #1"
+    assert decision.result == engine.grants[share.id]
+    assert decision.pinning == engine.pinning(share.id)
+    assert decision.unmet == ()
+    assert engine.decisions[share.id] == decision
 
 
 @pytest.mark.parametrize("milli_cpu", [0, 100])
