@@ -118,17 +118,21 @@ def object_name(workload: Workload, generated: dict[str, int]) -> str:
 
 
 def check_counts(workload: Workload) -> None:
-    """Raise `FieldError` where an object has no template, or no number of pods that can be."""
+    """Raise `FieldError` where an object has no number of pods that can be."""
     if workload.is_of_operator:
         _count_around(workload.around, workload.manifest.source)
-        return
+    elif workload.template.counter:
+        _count(workload.manifest["spec"], workload.template.counter)
+
+
+def template_of(workload: Workload) -> Field:
+    """The pod template of an object, the pod itself of one; raises `FieldError` without one."""
     template = workload.manifest
-    for key in workload.template.path:
+    for key in () if workload.is_of_operator else workload.template.path:
         template = template[key]
     if template.is_missing:
         raise template.error("is missing", f"a {workload.kind} needs a pod template")
-    if workload.template.counter:
-        _count(workload.manifest["spec"], workload.template.counter)
+    return template
 
 
 def is_manifest(document: Field) -> bool:
@@ -241,11 +245,7 @@ def _pods_of(workload: Workload, generated: dict[str, int]) -> Iterator[PodSpec]
     if not path:
         yield pod_of(manifest, name, namespace)
     else:
-        template = manifest
-        for key in path:
-            template = template[key]
-        if template.is_missing:
-            raise template.error("is missing", f"a {workload.kind} needs a pod template")
+        template = template_of(workload)
         for number in range(_count(manifest["spec"], workload.template.counter)):
             yield pod_of(template, f"{name}-{number}", namespace)
 

@@ -11,7 +11,7 @@ from ..text.yaml_fields import Field, FieldError
 from ..text.yaml_nodes import TextError, TextMap
 from ..text.yaml_text import parse_documents
 from .annotation_lint import MANIFEST_LIMITS, Finding, finding_at
-from .manifest import check_counts, object_name
+from .manifest import check_counts, object_name, template_of
 from .workloads import NO_KIND, Workload, find_workloads
 
 _NO_CONFIGURATION: Final = "a configuration is one document without '---'"
@@ -62,10 +62,11 @@ def _faults_of(workload: Workload) -> Iterator[tuple[FieldError, bool]]:
     except FieldError as error:
         is_fit = metadata.is_missing or metadata.is_mapping
         yield error, is_fit and all(metadata[key].is_missing for key in ("name", "generateName"))
-    try:
-        check_counts(workload)
-    except FieldError as error:
-        yield error, False
+    for check, is_advice in ((check_counts, False), (template_of, True)):
+        try:
+            check(workload)
+        except FieldError as error:
+            yield error, is_advice
 
 
 def _finding(error: FieldError, lines: Sequence[str]) -> Finding:

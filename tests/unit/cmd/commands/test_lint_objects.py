@@ -79,11 +79,6 @@ def lint(text: str, *arguments: str) -> Result:
             id="a pod of a prefix that is none",
         ),
         pytest.param(
-            DEPLOYMENT.replace("  template: {spec: {containers: [{name: c}]}}\n", ""),
-            "5:3: spec.template: is missing — a Deployment needs a pod template",
-            id="a deployment of nothing",
-        ),
-        pytest.param(
             POD + "---\n" + POD.replace("kind: Pod\n", ""),
             f"6:1: {NO_KIND}",
             id="a pod of no kind beside another",
@@ -131,6 +126,11 @@ def test_what_no_api_server_takes_is_found(text: str, complaint: str) -> None:
             POD.replace("apiVersion: v1\n", "apiVersion:\n"),
             "1:12: apiVersion: is missing — write it, as in 'apiVersion: v1'",
             id="a pod of an API that is left empty",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("  template: {spec: {containers: [{name: c}]}}\n", ""),
+            "5:3: spec.template: is missing — a Deployment needs a pod template",
+            id="a deployment of nothing",
         ),
     ],
 )
