@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ..api import nri_pb2
+from ..wire.varint import varint
 from .messages import update_message
 
 _LENGTH_DELIMITED: Final = 2
@@ -39,21 +40,12 @@ def written_updates(answer: type[Message], pinnings: Mapping[ContainerId, Pinnin
         sizes = len(name), len(rest)
         head = heads.get(sizes)
         if head is None:
-            own = _tag(nri_pb2.ContainerUpdate, "container_id") + _varint(len(name))
-            head = heads[sizes] = tag + _varint(len(own) + sum(sizes)) + own
+            own = _tag(nri_pb2.ContainerUpdate, "container_id") + varint(len(name))
+            head = heads[sizes] = tag + varint(len(own) + sum(sizes)) + own
         parts += (head, name, rest)
     return b"".join(parts)
 
 
 def _tag(message: type[Message], field: str) -> bytes:
     number = message.DESCRIPTOR.fields_by_name[field].number
-    return _varint(number << 3 | _LENGTH_DELIMITED)
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
+    return varint(number << 3 | _LENGTH_DELIMITED)

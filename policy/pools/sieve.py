@@ -42,9 +42,9 @@ def grades(column: Sequence[int]) -> tuple[Pools, ...]:
     return tuple([pools_where(map(one.__eq__, column)) for one in values])
 
 
-def best_of(pools: Pools, grades: Iterable[Pools]) -> Pools:
-    """Pools of the first grade that any is of; all of them where none is of any."""
-    for grade in grades:
+def best_of(pools: Pools, ranked: Iterable[Pools]) -> Pools:
+    """Pools of the first grade in `ranked` that any is of; all of them where none is of any."""
+    for grade in ranked:
         if found := pools & grade:
             return found
     return pools

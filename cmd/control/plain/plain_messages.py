@@ -6,6 +6,8 @@ Source: protobuf.dev, "Encoding". The service has its messages from the `.proto`
 from collections.abc import Iterator
 from typing import Final
 
+from ....nri.wire.varint import varint
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
 _CONTENT: Final = 1
@@ -27,9 +29,9 @@ def request_bytes(fields: dict[int, str | int]) -> bytes:
         if isinstance(value, str):
             # What a terminal gave that is no text is in no container's name.
             text = value.encode("utf-8", "replace")
-            found += _varint(number << 3 | _BYTES) + _varint(len(text)) + text if text else b""
+            found += varint(number << 3 | _BYTES) + varint(len(text)) + text if text else b""
         elif value:
-            found += _varint(number << 3 | _VARINT) + _varint(value)
+            found += varint(number << 3 | _VARINT) + varint(value)
     return bytes(found)
 
 
@@ -66,15 +68,6 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
         if kind == _BYTES:
             yield number, message[at : at + size]
         at += size
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
