@@ -1,6 +1,7 @@
 """Shares that shift: containers that others' places narrow, or drive out of their pool's cpus."""
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
@@ -19,6 +20,8 @@ from ..rules.podaffinity.term_selection import select_term
 from .roster import Roster
 
 _RETURNS_MAX: Final = 16
+_WELCOME_MAX: Final = 12
+"""Of these, so many that have room at home come before others."""
 _EFFORT_MAX: Final = 192
 """Containers are given back with so much effort in one event what somebody who is gone kept from
 them, the others in later ones."""
@@ -187,11 +190,11 @@ class ShiftedShares:
 
         Or another place, where they found none so far in which their rules hold. Who asks for cpus
         and found one stays there, unless a rule that insists does not hold and there is room at
-        home. A few at once, in turn. Who must be apart from one that has just moved comes later:
-        where that one runs shows once it is told.
+        home. A few at once, see `_next_away`. Who must be apart from one that has just moved comes
+        later: where that one runs shows once it is told.
         """
         moved: list[ContainerId] = []
-        for container_id in tuple(self._homes)[:_RETURNS_MAX]:
+        for container_id in self._next_away():
             home = self._homes.pop(container_id)
             grant = self._books.ledger.grants.get(container_id)
             if grant is None or grant.pen is not None:
@@ -213,6 +216,27 @@ class ShiftedShares:
             if after != grant:
                 moved.append(container_id)
         return tuple(moved)
+
+    def _next_away(self) -> list[ContainerId]:
+        """The few that are looked at in one event, in turn, those with room at home first.
+
+        Not these alone: a rule may keep all of them where they are, and others that are left no
+        cpu may find another place. O(containers away).
+        """
+        ledger, homes = self._books.ledger, self._homes
+        if len(homes) <= _RETURNS_MAX:
+            return list(homes)
+        grants, free = ledger.grants, ledger.free_sharable
+        room = ledger.room.grantable_milli
+        # Most were driven out of the same pools.
+        pools = {home: room[home] for home in set(homes.values()) if free[home]}
+        found = (
+            one
+            for one, home in homes.items()
+            if home in pools and one in grants and grants[one].shared_milli <= pools[home]
+        )
+        first = dict.fromkeys(islice(found, _WELCOME_MAX))
+        return list(islice({**first, **dict.fromkeys(homes)}, _RETURNS_MAX))
 
     def _is_astray(self, container_id: ContainerId) -> bool:
         """Whether a rule that insists does not hold where a container is."""

@@ -1,14 +1,20 @@
 """Containers that were driven out come home also where somebody asks for less than before."""
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
-from pinfold.policy.model.container import Container, Resources
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId, Resources
 from pinfold.policy.model.grant import Grant, Refusal
 from tests.unit.policy.engine.ruled_pods import apart, container_of, cpus, engine_of, placed, term
 
 NODES = "socket:2 numa:2 core:2 mem:4G"
 """NUMA nodes of two cpus each: 0 (reserved) and 1, 2-3, 4-5, 6-7."""
 THIRD = {"pool-name.pinfold.dev/pod": "NUMA node #2"}
+SECOND = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+LARGE_NODES = "socket:2 numa:2 core:4 mem:4G"
+"""NUMA nodes of four cpus each."""
 
 
 def resources(container: Container, cpu: int) -> Resources:
@@ -61,3 +67,67 @@ def test_who_was_driven_out_comes_home_when_a_pod_with_a_pen_shrinks() -> None:
     assert not isinstance(changes, Refusal)
     assert [one.container_id for one in changes] == [quiet.id]
     assert cpus(engine, quiet) == "10-11"
+
+
+def pool_of(engine: Engine, container: Container) -> str:
+    return engine.tree.pools[engine.grants[container.id].pool_id].name
+
+
+def crowd_of(count: int, pool: Mapping[str, str], cpu: float = 0) -> list[Container]:
+    """Containers that insist on a pool, and on a core without noise."""
+    rules = apart(term("core", "noisy"))
+    number = pool["pool-name.pinfold.dev/pod"][-1]
+    names = (f"quiet-{number}-{n}" for n in range(count))
+    return [container_of(one, cpu, rules, fails=True, annotations=pool) for one in names]
+
+
+def driven_from(
+    engine: Engine, pool: Mapping[str, str], cpu: int, count: int
+) -> tuple[Container, list[Container]]:
+    """One that has all cpus of a pool, and so many that it drove out."""
+    crowd = crowd_of(count, pool)
+    for one in crowd:
+        placed(engine, one)
+    taker = container_of(f"driver of {crowd[0].id}", cpu, annotations=pool)
+    placed(engine, taker)
+    assert {pool_of(engine, one) for one in crowd}.isdisjoint(pool.values())
+    return taker, crowd
+
+
+def test_who_has_cpus_at_home_again_comes_before_many_whose_home_is_still_full() -> None:
+    engine = engine_of(LARGE_NODES)
+    driven_from(engine, THIRD, 4, count=40)
+    taker, (last,) = driven_from(engine, SECOND, 4, count=1)
+    engine.update(taker.id, resources(taker, 3))
+    engine.check()
+    assert pool_of(engine, last) == "NUMA node #1"
+
+
+def test_a_crowd_that_has_cpus_at_home_again_comes_home_in_a_few_events() -> None:
+    engine = engine_of(LARGE_NODES)
+    driven_from(engine, THIRD, 4, count=40)
+    taker, crowd = driven_from(engine, SECOND, 4, count=20)
+    for cpu in (3, 2):
+        engine.update(taker.id, resources(taker, cpu))
+        engine.check()
+    assert {pool_of(engine, one) for one in crowd} == {"NUMA node #1"}
+
+
+def test_who_finds_cpus_but_no_room_at_home_keeps_nobody_else_away() -> None:
+    engine = engine_of(NODES)
+    owner = container_of("owner", 2, fails=True, annotations=THIRD)
+    placed(engine, owner)
+    engine.stop(owner.id)
+    crowd = crowd_of(30, THIRD, cpu=0.05)
+    for one in crowd:
+        placed(engine, one)
+    back = replace(owner, id=ContainerId("back"))
+    assert placed(engine, back) == "4-5"
+    taker, (last,) = driven_from(engine, SECOND, 2, count=1)
+    greedy = replace(resources(owner, 2), cpu_request_milli=1960, cpu_limit_milli=1960)
+    engine.update(back.id, greedy)
+    assert engine.grants[back.id].shared_milli == 960
+    assert {pool_of(engine, one) for one in crowd} == {"socket #1"}
+    engine.update(taker.id, resources(taker, 1))
+    engine.check()
+    assert pool_of(engine, last) == "NUMA node #1"
