@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ...topology.model.machine import Level
 from ..books.books import Books
+from ..configuration.config import OnUnsatisfiable
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
@@ -244,6 +245,19 @@ class ShiftedShares:
         here, pool_id = books.reach(container_id), books.pool_around(container_id)
         rules = judgement.restrictions() if judgement is not None else ()
         return any(not one.can_break and one.is_broken_by(here, pool_id) for one in rules)
+
+    def note_home(self, container_id: ContainerId) -> None:
+        """Let a shared container come to the pool that it names and insists on, if it is outside.
+
+        It runs there already, or did before it restarted: who drove it out may be long known.
+        """
+        books, rules = self._books, self._roster.classified[container_id].placement
+        if rules.pool_name is None or rules.on_unsatisfiable is not OnUnsatisfiable.FAIL:
+            return
+        grant, home = books.ledger.grants[container_id], books.tree.named(rules.pool_name)
+        is_shared = grant.cpu_type is CpuType.NORMAL and not grant.exclusive and grant.pen is None
+        if is_shared and home is not None and home.id != grant.pool_id:
+            self._homes.setdefault(container_id, home.id)
 
     def leave_home(self, grant: Grant, *, is_resized: bool) -> None:
         """Let a container that gets this grant stay there, if that is another place than it has.
