@@ -189,6 +189,7 @@ class Allocator:
         if judgement is not None:
             self.unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
             self.shares.hold_back(judgement.of_growth(), grant, cpus)
+            self.shares.note_home(container.id)
         if is_alone and self.books.standing.rules:
             self.rehouse()
 
@@ -363,19 +364,17 @@ class Allocator:
         grant = ledger.grants.get(container_id)
         pen = ledger.pens[grant.pen] if grant is not None and grant.pen is not None else None
         if grant is not None:
-            disturbed = self.unmet.disturbed(container_id)
-            self.roster.remember_place(grant, pen, disturbed)
+            self.roster.remember_place(grant, pen, self.unmet.disturbed(container_id))
         self.unmet.forget(container_id)
         self.books.release(container_id)
         if grant is not None and pen is not None:
             self.pens.left(pen, grant)
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
-        are_ruled = bool(self.books.standing.rules)
-        if are_ruled:
+        if self.books.standing.rules:
             self.unmet.note_left_alone(placement.booking.grant)
         grant = self.books.take(placement.booking)
-        if are_ruled:
+        if self.books.standing.rules:
             for one in placement.booking.lifted:
                 self.unmet.note_moved(one.container_id)
             if grant.exclusive:
@@ -395,6 +394,7 @@ class Allocator:
             weights=placement.weights,
         )
         if placement.broken:
+            self.shares.note_home(container.id)
             self.unmet.tell_owners(container, placement.broken)
             return self.unmet.told(decision, placement.broken)
         return decision

@@ -1,12 +1,14 @@
 """Shares that shift: containers that others' places narrow, or drive out of their pool's cpus."""
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
 
 from ...topology.model.machine import Level
 from ..books.books import Books
+from ..configuration.config import OnUnsatisfiable
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
@@ -19,6 +21,8 @@ from ..rules.podaffinity.term_selection import select_term
 from .roster import Roster
 
 _RETURNS_MAX: Final = 16
+_WELCOME_MAX: Final = 12
+"""Of these, so many that have room at home come before others."""
 _EFFORT_MAX: Final = 192
 """Containers are given back with so much effort in one event what somebody who is gone kept from
 them, the others in later ones."""
@@ -187,11 +191,11 @@ class ShiftedShares:
 
         Or another place, where they found none so far in which their rules hold. Who asks for cpus
         and found one stays there, unless a rule that insists does not hold and there is room at
-        home. A few at once, in turn. Who must be apart from one that has just moved comes later:
-        where that one runs shows once it is told.
+        home. A few at once, see `_next_away`. Who must be apart from one that has just moved comes
+        later: where that one runs shows once it is told.
         """
         moved: list[ContainerId] = []
-        for container_id in tuple(self._homes)[:_RETURNS_MAX]:
+        for container_id in self._next_away():
             home = self._homes.pop(container_id)
             grant = self._books.ledger.grants.get(container_id)
             if grant is None or grant.pen is not None:
@@ -214,12 +218,46 @@ class ShiftedShares:
                 moved.append(container_id)
         return tuple(moved)
 
+    def _next_away(self) -> list[ContainerId]:
+        """The few that are looked at in one event, in turn, those with room at home first.
+
+        Not these alone: a rule may keep all of them where they are, and others that are left no
+        cpu may find another place. O(containers away).
+        """
+        ledger, homes = self._books.ledger, self._homes
+        if len(homes) <= _RETURNS_MAX:
+            return list(homes)
+        grants, free = ledger.grants, ledger.free_sharable
+        room = ledger.room.grantable_milli
+        # Most were driven out of the same pools.
+        pools = {home: room[home] for home in set(homes.values()) if free[home]}
+        found = (
+            one
+            for one, home in homes.items()
+            if home in pools and one in grants and grants[one].shared_milli <= pools[home]
+        )
+        first = dict.fromkeys(islice(found, _WELCOME_MAX))
+        return list(islice({**first, **dict.fromkeys(homes)}, _RETURNS_MAX))
+
     def _is_astray(self, container_id: ContainerId) -> bool:
         """Whether a rule that insists does not hold where a container is."""
         judgement, books = self._judged(container_id), self._books
         here, pool_id = books.reach(container_id), books.pool_around(container_id)
         rules = judgement.restrictions() if judgement is not None else ()
         return any(not one.can_break and one.is_broken_by(here, pool_id) for one in rules)
+
+    def note_home(self, container_id: ContainerId) -> None:
+        """Let a shared container come to the pool that it names and insists on, if it is outside.
+
+        It runs there already, or did before it restarted: who drove it out may be long known.
+        """
+        books, rules = self._books, self._roster.classified[container_id].placement
+        if rules.pool_name is None or rules.on_unsatisfiable is not OnUnsatisfiable.FAIL:
+            return
+        grant, home = books.ledger.grants[container_id], books.tree.named(rules.pool_name)
+        is_shared = grant.cpu_type is CpuType.NORMAL and not grant.exclusive and grant.pen is None
+        if is_shared and home is not None and home.id != grant.pool_id:
+            self._homes.setdefault(container_id, home.id)
 
     def leave_home(self, grant: Grant, *, is_resized: bool) -> None:
         """Let a container that gets this grant stay there, if that is another place than it has.

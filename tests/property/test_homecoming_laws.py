@@ -36,8 +36,8 @@ class CrowdedLife:
         self.engine = engine_of(spec)
 
     def step(self) -> None:
-        events = (self.create, self.resize, self.stop, self.restart)
-        self._random.choices(events, (5, 4, 2, 2))[0]()
+        events = (self.create, self.resize, self.stop, self.restart, self.reload)
+        self._random.choices(events, (5, 4, 2, 2, 1))[0]()
 
     def create(self) -> None:
         draw = self._random
@@ -84,6 +84,12 @@ class CrowdedLife:
             self._tell(self.engine.remove(one.id))
             self._count += 1
             self._take(self.engine.create(replace(one, id=ContainerId(f"{one.id}-{self._count}"))))
+
+    def reload(self) -> None:
+        """Nobody moves by it, whoever was driven out; that one may come home later."""
+        self.engine, adopted = self.engine.reconfigured(self.engine.config)
+        assert not adopted.changes
+        self._tell(adopted.changes)
 
     def _any(self) -> Container | None:
         placed = [self.engine.containers[one] for one in self.engine.grants]
