@@ -7,9 +7,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from ...topology.model.machine import Level
+from ..annotations.preferences import parse_preferences
 from ..books.books import Books
 from ..configuration.config import OnUnsatisfiable
 from ..model.container import Container, ContainerId
+from ..model.cpu_preference import MovePreference
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
 from ..placing.growth import held_back, homeless, is_homeless, kept_in, wider_place
@@ -249,10 +251,14 @@ class ShiftedShares:
     def note_home(self, container_id: ContainerId) -> None:
         """Let a shared container come to the pool that it names and insists on, if it is outside.
 
-        It runs there already, or did before it restarted: who drove it out may be long known.
+        It runs there already, or did before it restarted: who drove it out may be long known. Or
+        nobody did, so that who refuses to be moved stays.
         """
         books, rules = self._books, self._roster.classified[container_id].placement
         if rules.pool_name is None or rules.on_unsatisfiable is not OnUnsatisfiable.FAIL:
+            return
+        wished = parse_preferences(self._roster.containers[container_id])
+        if wished.move is MovePreference.NEVER:
             return
         grant, home = books.ledger.grants[container_id], books.tree.named(rules.pool_name)
         is_shared = grant.cpu_type is CpuType.NORMAL and not grant.exclusive and grant.pen is None

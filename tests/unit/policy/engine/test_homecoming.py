@@ -211,3 +211,20 @@ def test_who_wants_a_pool_but_does_not_insist_stays_where_it_was_adopted() -> No
     engine.synchronize([soft, other])
     engine.remove(other.id)
     assert cpus(engine, soft) == "2-3"
+
+
+def test_who_insists_and_refuses_to_be_moved_stays_where_it_was_adopted() -> None:
+    engine = engine_of(NODES)
+    annotations = {**THIRD, "on-unsatisfiable.pinfold.dev/pod": "fail"}
+    still, other = (
+        replace(
+            container_of(name, 0.05, annotations={**annotations, **more}),
+            state=ContainerState.RUNNING,
+            cpus=CpuSet.parse("2-3"),
+        )
+        for name, more in (("still", {"move.pinfold.dev/pod": "never"}), ("other", {}))
+    )
+    taker = replace(container_of("taker", 1), state=ContainerState.RUNNING, cpus=CpuSet.parse("4"))
+    engine.synchronize([still, other, taker])
+    engine.remove(taker.id)
+    assert (cpus(engine, still), cpus(engine, other)) == ("2-3", "4-5")
