@@ -18,7 +18,12 @@ NO_NAME = "has no name — name "
 
 def paths(command: click.Command, *above: str) -> list[tuple[tuple[str, ...], click.Parameter]]:
     """The options and arguments of a command, and of those below it, that name files."""
-    found = [(above, one) for one in command.params if isinstance(one.type, click.Path)]
+    # Of a machine its reader says so itself.
+    found = [
+        (above, one)
+        for one in command.params
+        if isinstance(one.type, click.Path) and one.name != "sysfs_root"
+    ]
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
@@ -38,8 +43,6 @@ PATHS = [
 def test_a_file_without_a_name_is_told_by_its_option(
     program: click.Command, above: tuple[str, ...], parameter: click.Parameter
 ) -> None:
-    if parameter.name == "sysfs_root":
-        pytest.skip("the reader of machines says so itself")
     is_option = isinstance(parameter, click.Option)
     where = parameter.opts[0] if is_option else "FILE"
     # Any words will do where a command asks for some before.
