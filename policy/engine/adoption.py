@@ -229,17 +229,23 @@ def _explained(
         request = _as_before(request, cpus, advice, picker)
     sharable = CpuSet(ledger.free_sharable[root.id])
     free = sharable | CpuSet(ledger.free_isolated[root.id])
+    is_lent = (
+        advice is not None
+        and advice.exclusive <= free
+        and advice.explains(cpus, request, picker)
+        and _may_be_lent_beside(cpus, request, root.reserved, advice.exclusive)
+    )
     exclusive: CpuSet | None = NO_CPUS
     if not request.exclusive:
         if not (cpus <= sharable or may_be_lent(cpus, request.shared_milli, ledger, advice)):
             return None
-    elif not cpus <= free or (advice is not None and not advice.exclusive):
+    elif not (cpus <= free or is_lent) or (advice is not None and not advice.exclusive):
         return None
     elif advice is not None and advice.exclusive <= free and advice.explains(cpus, request, picker):
         exclusive = advice.exclusive
     else:
         exclusive = _exclusive_part(cpus, request, picker, others, free, root.isolated)
-    if exclusive is None or (request.exclusive and not cpus - exclusive <= sharable):
+    if exclusive is None or (request.exclusive and not (is_lent or cpus - exclusive <= sharable)):
         return None
     if exclusive and not root.reserved and not sharable - exclusive:
         # Somebody who asked for nothing must be able to run.
@@ -266,7 +272,7 @@ def _explains(pool: Pool, cpus: CpuSet, grant: Grant, ledger: Ledger) -> bool:
         return True
     if not grant.has_shared_part or grant.exclusive:
         return False
-    lent = _lent_to(pool, ledger)
+    lent = None if ledger.free_sharable[pool.id] else CpuSet(ledger.share(pool.id))
     if grant.idle_level is None:
         return cpus == lent
     return not cpus.isdisjoint(pool.cpus if lent is None else lent)
@@ -283,17 +289,11 @@ def may_be_lent(cpus: CpuSet, milli: int, ledger: Ledger, advice: Advice | None)
     return cpus <= reserved and (is_all_taken or cpus <= (advice.within or NO_CPUS))
 
 
-def _lent_to(pool: Pool, ledger: Ledger) -> CpuSet | None:
-    """The cpus on which containers of a pool run that has no sharable ones left; None: it has.
-
-    Those of its nearest ancestor that has some, at last the reserved ones.
-    """
-    if ledger.free_sharable[pool.id]:
-        return None
-    for ancestor in ledger.tree.ancestors[pool.id]:
-        if mask := ledger.free_sharable[ancestor]:
-            return CpuSet(mask)
-    return ledger.tree.root.reserved
+def _may_be_lent_beside(cpus: CpuSet, request: Request, reserved: CpuSet, own: CpuSet) -> bool:
+    """Whether a container may have been left with reserved cpus only beside its own ones."""
+    # Who has all others may be adopted after it, so that these seem free.
+    shared = cpus - own
+    return request.shared_milli > 0 and bool(own and shared) and shared <= reserved
 
 
 def kept_grant(

@@ -227,6 +227,21 @@ def test_fewer_own_cpus_than_asked_for_are_kept_beside_shared_ones() -> None:
     assert exclusive(one) == {"a": "1"}
 
 
+@pytest.mark.parametrize("created_at", [0, 2])
+def test_who_was_left_the_reserved_cpus_beside_its_own_keeps_those(created_at: int) -> None:
+    one = engine("core:4 mem:4G", reserved="cpuset:0-1")
+    mixed = running("mixed", 1500, "0-2", "0", created_at=created_at)
+    other = running("other", 1000, "3", "0", created_at=1)
+    advice = {
+        mixed.id: Advice(pool="socket #0", exclusive=CpuSet.parse("2")),
+        other.id: Advice(pool="socket #0", exclusive=CpuSet.parse("3")),
+    }
+    assert one.synchronize([mixed, other], advice).changes == ()
+    one.check()
+    assert one.grants[mixed.id].exclusive == CpuSet.parse("2")
+    assert one.grants[mixed.id].shared_milli == 500
+
+
 def test_a_thread_of_its_own_that_a_shared_one_of_its_core_hides_is_its_own() -> None:
     one = engine()
     annotations = {"hide-hyperthreads": "true", "prefer-shared-cpus": "false"}
