@@ -229,20 +229,18 @@ def _explained(
         request = _as_before(request, cpus, advice, picker)
     sharable = CpuSet(ledger.free_sharable[root.id])
     free = sharable | CpuSet(ledger.free_isolated[root.id])
-    is_lent = (
-        advice is not None
-        and advice.exclusive <= free
-        and advice.explains(cpus, request, picker)
-        and _may_be_lent_beside(cpus, request, root.reserved, advice.exclusive)
-    )
+    remembered = NO_CPUS
+    if advice is not None and advice.exclusive <= free and advice.explains(cpus, request, picker):
+        remembered = advice.exclusive
+    is_lent = _may_be_lent_beside(cpus, request, root.reserved, remembered)
     exclusive: CpuSet | None = NO_CPUS
     if not request.exclusive:
         if not (cpus <= sharable or may_be_lent(cpus, request.shared_milli, ledger, advice)):
             return None
     elif not (cpus <= free or is_lent) or (advice is not None and not advice.exclusive):
         return None
-    elif advice is not None and advice.exclusive <= free and advice.explains(cpus, request, picker):
-        exclusive = advice.exclusive
+    elif remembered:
+        exclusive = remembered
     else:
         exclusive = _exclusive_part(cpus, request, picker, others, free, root.isolated)
     if exclusive is None or (request.exclusive and not (is_lent or cpus - exclusive <= sharable)):
