@@ -15,6 +15,10 @@ LOOK_SECONDS: Final = 30.0
 LOOKS_MAX: Final = 20
 """After so many looks without a quiet time between two of them, any moment has to do."""
 
+QUIET_LOOKS: Final = 10
+"""So long it stays quiet before everything is gone through: there is hardly any garbage in it, and
+that takes a tenth of a second on a large machine, in which nothing else happens."""
+
 SOME_OBJECTS: Final = 2_000
 """So many new ones are worth going through them: fewer are not worth the time it takes."""
 
@@ -30,10 +34,7 @@ are, the new ones are many before they seem to be. To go through those took up t
 """
 
 ASIDE_MAX: Final = 100_000
-"""So many objects put aside are gone through at the next look, quiet or not."""
-
-_MANY_OBJECTS: Final = 10_000
-"""So many new ones are worth going through everything, whoever made them."""
+"""So many objects, new ones or put aside, are gone through at the next look, quiet or not."""
 
 
 class Garbage:
@@ -50,6 +51,7 @@ class Garbage:
         self._events = 0
         self._events_seen = 0
         self._looks = 0
+        self._quiet_looks = 0
         self._aside = 0
         """Objects put aside since everything was gone through, less those that were freed."""
 
@@ -68,9 +70,10 @@ class Garbage:
             case Decided(event="synchronize"):
                 pass
             case Synchronized():
-                # All running containers at once: put aside, which takes no time.
+                # All running containers at once: put aside, which takes no time. They live, so
+                # that there are many of them is no reason to go through them.
                 self._events += 1
-                self._put_aside()
+                gc.freeze()
             case Decided() | Released():
                 self.sweep()
             case _:
@@ -88,18 +91,23 @@ class Garbage:
             self._put_aside()
 
     def look(self) -> None:
-        """Go through everything where there were events, but none since the last look.
+        """Go through everything where it was quiet for a while, or where it is high time.
 
         To be called every `LOOK_SECONDS`.
         """
         if self._events != self._events_seen:
             self._events_seen = self._events
             self._looks += 1
-            is_due = self._looks >= LOOKS_MAX or self._aside >= ASIDE_MAX
-        else:
-            is_due = self._looks > 0 or gc.get_count()[0] >= _MANY_OBJECTS
+            self._quiet_looks = 0
+        elif self._looks:
+            self._quiet_looks += 1
+        is_due = (
+            self._quiet_looks >= QUIET_LOOKS
+            or self._looks >= LOOKS_MAX
+            or self._aside + gc.get_count()[0] >= ASIDE_MAX
+        )
         if is_due:
-            self._looks = self._aside = 0
+            self._looks = self._quiet_looks = self._aside = 0
             gc.unfreeze()
             gc.collect()
 

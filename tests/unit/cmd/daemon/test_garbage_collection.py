@@ -11,6 +11,7 @@ from pinfold.cmd.daemon.garbage_collection import (
     EVENTS_TOGETHER,
     LOOKS_MAX,
     MORE_THAN_AN_EVENT,
+    QUIET_LOOKS,
     SOME_OBJECTS,
     Garbage,
 )
@@ -49,6 +50,12 @@ def knot() -> "weakref.ref[Knot]":
     return weakref.ref(Knot())
 
 
+def stay_quiet(garbage: Garbage) -> None:
+    """Something happened since the look before the first of these."""
+    for _ in range(QUIET_LOOKS + 1):
+        garbage.look()
+
+
 def test_nothing_is_collected_within_an_event(garbage: Garbage) -> None:
     lost = knot()
     kept = [[number] for number in range(100_000)]
@@ -79,8 +86,7 @@ def test_what_is_too_much_for_an_event_waits_for_a_quiet_time(garbage: Garbage) 
     garbage(Released(ONE, ()))
     assert lost() is not None
     assert gc.get_count()[0] < SOME_OBJECTS
-    garbage.look()
-    garbage.look()
+    stay_quiet(garbage)
     assert lost() is None
     assert len(kept) == MORE_THAN_AN_EVENT
 
@@ -92,8 +98,7 @@ def test_little_that_some_events_left_waits_for_a_quiet_time(garbage: Garbage) -
     kept = [[number] for number in range(SOME_OBJECTS)]
     garbage(Released(ONE, ()))
     assert lost() is not None, f"put aside before there were {len(kept)} more"
-    garbage.look()
-    garbage.look()
+    stay_quiet(garbage)
     assert lost() is None
 
 
@@ -129,17 +134,28 @@ def test_everything_is_gone_through_once_it_is_quiet(garbage: Garbage) -> None:
     lost = knot()
     garbage(Synchronized(1, 0))
     garbage.sweep()
+    for _ in range(QUIET_LOOKS):
+        garbage.look()
+        assert lost() is not None, "put aside, and something happened not long ago"
     garbage.look()
-    assert lost() is not None, "put aside, and something happened since the last look"
+    assert lost() is None
+
+
+def test_all_that_runs_at_the_start_is_no_reason_to_go_through_it(garbage: Garbage) -> None:
+    lost = knot()
+    kept = [[number] for number in range(ASIDE_MAX)]
+    garbage(Synchronized(1, 0))
     garbage.look()
+    assert lost() is not None, f"{len(kept)} objects that live"
+    stay_quiet(garbage)
     assert lost() is None
 
 
 def test_nothing_is_gone_through_again_while_it_stays_quiet(garbage: Garbage) -> None:
     lost = knot()
-    garbage.look()
+    stay_quiet(garbage)
     assert lost() is not None
-    many = [[number] for number in range(20_000)]
+    many = [[number] for number in range(ASIDE_MAX)]
     garbage.look()
     assert lost() is None, f"{len(many)} new objects, although nothing happened"
 
