@@ -155,12 +155,16 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
             elif grant.has_shared_part:
                 sharing[pool_id] += 1
                 milli[pool_id] += grant.shared_milli
+        self.add_pens(milli)
+        return PoolLoads(containers, sharing, milli)
+
+    def add_pens(self, promised_milli: list[int]) -> None:
+        """Add the milli-cpus that are promised to pens, to those by pool id."""
         for pen in self.pens.values():
             if pen.cpu_type is CpuType.RESERVED:
-                milli[-1] += pen.shared_milli
+                promised_milli[-1] += pen.shared_milli
             elif pen.has_shared_part:
-                milli[pen.pool_id] += pen.shared_milli
-        return PoolLoads(containers, sharing, milli)
+                promised_milli[pen.pool_id] += pen.shared_milli
 
     def free_milli(self) -> tuple[int, ...]:
         """Milli-cpus that shared requests may still be promised of every pool, 0 where none."""

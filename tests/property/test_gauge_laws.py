@@ -133,8 +133,27 @@ def test_gauges_agree_with_what_is_granted(
 
 @pytest.mark.parametrize("machine", WALKED.values(), ids=WALKED)
 def test_gauges_agree_wherever_a_long_walk_leads(machine: Machine) -> None:
-    walk = Walk(machine, seed=7)
+    walk, reader = Walk(machine, seed=7), GaugeReader()
     for step in range(400):
         walk.step()
         if step % 10 == 0:
             agree(walk.engine)
+        if step % 3 == 0:
+            snapshot = walk.engine.snapshot()
+            assert [*reader.read(snapshot, {})] == [*GaugeReader().read(snapshot, {})], (
+                "what was kept is as if it were read anew"
+            )
+
+
+def test_whose_cpus_nobody_pins_is_read_anew() -> None:
+    config = Config(pin_cpu=False, reserved_resources=Amounts(cpu="cpuset:0"))
+    engine, reader = Engine(machine_from_spec("socket:1 numa:2 core:4"), config), GaugeReader()
+    resources = Resources(cpu_request_milli=500)
+    for name in ("shared", "alone"):
+        pod = Pod(id=PodId(name), name=name, uid=name, qos=QosClass.GUARANTEED)
+        engine.create(Container(id=ContainerId(name), name=name, pod=pod, resources=resources))
+        _ = [*reader.read(engine.snapshot(), {})]
+        resources = Resources(cpu_request_milli=2000, cpu_limit_milli=2000)
+    snapshot = engine.snapshot()
+    assert not any(one.cpus for one in snapshot.pinnings.values())
+    assert [*reader.read(snapshot, {})] == [*GaugeReader().read(snapshot, {})]

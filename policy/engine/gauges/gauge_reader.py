@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+from ....topology.model.machine import Machine
 from ....topology.sets.cpuset import CpuSet
 from ...pools.pool_tree import PoolTree
 from ..snapshot import Snapshot
 from .cpu_gauges import CpuLabels, cpu_gauges
 from .gauge import SYSTEM, Gauge, Labels
+from .kept_loads import KeptLoads
 from .node_gauges import node_gauges
 from .zone_gauges import PoolZones, zone_gauges
 
@@ -17,6 +19,8 @@ class GaugeReader:
     def __init__(self) -> None:
         self._tree: PoolTree | None = None
         self._zones = PoolZones.of(())
+        self._loads: KeptLoads | None = None
+        self._machine: Machine | None = None
         self._online: CpuSet | None = None
         self._cpus: tuple[int, ...] = ()
         self._cpu_labels: Labels = ()
@@ -27,15 +31,16 @@ class GaugeReader:
         used_bytes: Mapping[int, int],
         pause: Callable[[], None] = lambda: None,
     ) -> Iterator[Gauge]:
-        """Every instrument, each as it is asked for. O(pools + nodes + cpus + runs of cpusets).
+        """Every instrument, each as it is asked for. O(containers + pools + nodes + cpus).
 
         `used_bytes`: memory in use by whatever, by node id, as far as that is known. `pause` is
         called often.
         """
-        self._learn(snapshot)
-        yield from zone_gauges(snapshot, self._zones)
-        yield from node_gauges(snapshot, used_bytes)
-        yield from cpu_gauges(snapshot, self._cpus, self._cpu_labels, pause)
+        loads = self._learn(snapshot)
+        loads.follow(snapshot, pause)
+        yield from zone_gauges(snapshot, self._zones, loads.pool_loads(snapshot))
+        yield from node_gauges(snapshot.machine, loads.nodes, used_bytes)
+        yield from cpu_gauges(loads, self._cpus, self._cpu_labels)
         unmet = sum([len(one.unmet) for one in snapshot.decisions.values()])
         yield Gauge(
             name="policy.rule.unmet.count",
@@ -45,11 +50,16 @@ class GaugeReader:
             values=(unmet,),
         )
 
-    def _learn(self, snapshot: Snapshot) -> None:
-        tree, online = snapshot.tree, snapshot.machine.online
-        if tree is not self._tree:
+    def _learn(self, snapshot: Snapshot) -> KeptLoads:
+        """What stays the same of a machine and its pools, and the loads that are kept of them."""
+        tree, machine = snapshot.tree, snapshot.machine
+        loads = self._loads
+        if loads is None or tree is not self._tree or machine is not self._machine:
             self._zones, self._tree = PoolZones.of(tree.pools), tree
-        if online != self._online:
-            self._cpus = tuple(online)
+            loads = self._loads = KeptLoads(machine, len(tree.pools))
+            self._machine = machine
+        if machine.online != self._online:
+            self._cpus = tuple(machine.online)
             self._cpu_labels = CpuLabels(self._cpus)
-            self._online = online
+            self._online = machine.online
+        return loads

@@ -1,27 +1,23 @@
 """Gauges of NUMA nodes."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from ....topology.model.machine import Machine
 from ....topology.sets.cpuset import NodeSet
-from ..snapshot import Snapshot
 from .gauge import Gauge, system_gauge
 
 
-def node_gauges(snapshot: Snapshot, used_bytes: Mapping[int, int]) -> Iterator[Gauge]:
-    """Every instrument of NUMA nodes. `used_bytes`: by node id, as far as known. O(containers)."""
-    nodes = snapshot.machine.numa_nodes
+def node_gauges(
+    machine: Machine, users: Mapping[int, int], used_bytes: Mapping[int, int]
+) -> Iterator[Gauge]:
+    """Every instrument of NUMA nodes. O(nodes + different sets of them).
+
+    `users`: by mask of nodes the number of containers that may use exactly these; `used_bytes`: by
+    node id, as far as known.
+    """
+    nodes = machine.numa_nodes
     counts = dict.fromkeys((int(node.id) for node in nodes), 0)
-    memory_of = snapshot.memory_of
-    masks = Counter(
-        [
-            memory_of(container_id).mask
-            for container_id, grant in snapshot.grants.items()
-            # Where preserved memory is, nobody knows.
-            if not grant.preserve_memory
-        ]
-    )
-    for mask, count in masks.items():
+    for mask, count in users.items():
         for node_id in NodeSet(mask):
             counts[node_id] += count
     sized = [node for node in nodes if node.memory_bytes is not None]

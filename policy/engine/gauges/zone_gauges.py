@@ -45,9 +45,9 @@ class PoolZones(Struct, frozen=True, kw_only=True):
         )
 
 
-def zone_gauges(snapshot: Snapshot, zones: PoolZones) -> Iterator[Gauge]:
+def zone_gauges(snapshot: Snapshot, zones: PoolZones, loads: PoolLoads) -> Iterator[Gauge]:
     """Every instrument of pools, each as it is asked for. O(pools)."""
-    look = _Look(snapshot, zones, snapshot.pool_loads())
+    look = _Look(snapshot, zones, loads)
     for instrument in _INSTRUMENTS:
         yield _gauge(instrument, look)
 

@@ -1,0 +1,161 @@
+"""Loads of cpus, pools and memory nodes, kept up to date from one snapshot to the next."""
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import accumulate, compress
+from operator import is_not
+from typing import Final
+
+from msgspec import Struct
+
+from ....topology.model.machine import Machine
+from ....topology.sets.cpuset import bit_runs
+from ...model.container import ContainerId
+from ...model.grant import Grant
+from ...model.pinning import Pinning
+from ...model.request import CpuType
+from ..snapshot import PoolLoads, Snapshot
+
+_FRACTION_BITS: Final = 30
+"""Of shares of cpus, which are summed as integers: so differences leave no remainder."""
+WHOLE: Final = 1 << _FRACTION_BITS
+
+
+class KeptLoads:
+    """The loads in one snapshot after the other, of one pool tree and machine. For one thread.
+
+    Those of containers alone are looked at to which something happened in between.
+    """
+
+    def __init__(self, machine: Machine, pools: int) -> None:
+        """`pools`: their number."""
+        self._online = machine.online.mask
+        self._grants: dict[ContainerId, Grant] = {}
+        self._told: dict[ContainerId, Pinning | None] = {}
+        self._held: dict[ContainerId, _Held] = {}
+        self._unsure: set[ContainerId] = set()
+        """Containers that were told no cpus: theirs change while they stay as they are."""
+        self._containers = [0] * pools
+        self._sharing = [0] * pools
+        self._promised_milli = [0] * pools
+        self.nodes: Final = Counter[int]()
+        """By mask of memory nodes the number of containers that may use exactly these."""
+        self._users: dict[int, tuple[int, int]] = {}
+        """By mask of cpus: how many containers run on exactly these, and their milli-cpus."""
+        # Differences at the ends of each run of cpus, whose sums are the values: sets have few
+        # runs, and a thousand containers on thousands of cpus would be millions of additions.
+        length = self._online.bit_length() + 1
+        self._parts, self._counts = [0] * length, [0] * length
+
+    def follow(self, snapshot: Snapshot, pause: Callable[[], None] = lambda: None) -> None:
+        """Take over what changed. O(containers + runs of cpusets that changed).
+
+        `pause` is called often.
+        """
+        grants, told_of = snapshot.grants, snapshot.pinnings
+        gone = [one for one in self._held if one not in grants]
+        known, told = self._grants, self._told
+        # Container by container in C: of a thousand hardly any changed.
+        news = {
+            *compress(grants, map(is_not, map(known.get, grants), grants.values())),
+            *compress(grants, map(is_not, map(told.get, grants), map(told_of.get, grants))),
+        }
+        users, milli = Counter[int](), Counter[int]()
+        for container_id in (*gone, *news, *(self._unsure - news)):
+            pause()
+            before, grant = self._held.pop(container_id, None), grants.get(container_id)
+            held = None if grant is None else self._look(snapshot, grant)
+            if not (before and held and before.is_placed_as(held)):
+                self._place(before, -1)
+                self._place(held, 1)
+            # As a rule only the shared cpus of its pool are others than before.
+            for found, times in ((before, -1), (held, 1)):
+                if found is not None and found.cpus:
+                    users[found.cpus] += times
+                    milli[found.cpus] += times * found.milli
+        for one in gone:
+            del known[one], told[one]
+            self._unsure.discard(one)
+        for mask, count in users.items():
+            pause()
+            self._use(mask, count, milli[mask])
+
+    def pool_loads(self, snapshot: Snapshot) -> PoolLoads:
+        """The same as the snapshot's own, once it was followed. O(pools)."""
+        promised = list(self._promised_milli)
+        snapshot.add_pens(promised)
+        return PoolLoads(list(self._containers), list(self._sharing), promised)
+
+    def allocated_parts(self) -> list[int]:
+        """The milli-cpus asked for of each cpu, in parts of which `WHOLE` are one; by cpu."""
+        return list(accumulate(self._parts))
+
+    def container_counts(self) -> list[int]:
+        """The number of containers that may run on each cpu; by cpu."""
+        return list(accumulate(self._counts))
+
+    def _look(self, snapshot: Snapshot, grant: Grant) -> "_Held":
+        container_id = grant.container_id
+        told = snapshot.pinnings.get(container_id)
+        self._grants[container_id], self._told[container_id] = grant, told
+        if told is None or not told.cpus:
+            self._unsure.add(container_id)
+        else:
+            self._unsure.discard(container_id)
+        cpus = snapshot.cpus_of(container_id)
+        held = self._held[container_id] = _Held(
+            grant=grant,
+            cpus=0 if cpus is None else cpus.mask,
+            milli=1000 * grant.exclusive.mask.bit_count() + grant.shared_milli,
+            # Where preserved memory is, nobody knows.
+            nodes=0 if grant.preserve_memory else snapshot.memory_of(container_id).mask,
+        )
+        return held
+
+    def _place(self, held: "_Held | None", times: int) -> None:
+        """Count what a container has but cpus; -1 times: no longer."""
+        if held is None:
+            return
+        grant = held.grant
+        pool_id = grant.pool_id
+        self._containers[pool_id] += times
+        if grant.cpu_type is CpuType.RESERVED:
+            self._sharing[pool_id] += times
+            self._promised_milli[-1] += times * grant.shared_milli
+        elif grant.has_shared_part:
+            self._sharing[pool_id] += times
+            self._promised_milli[pool_id] += times * grant.shared_milli
+        if held.nodes:
+            self.nodes[held.nodes] += times
+
+    def _use(self, mask: int, count: int, milli: int) -> None:
+        """So many more containers, with so many milli-cpus, run on exactly these cpus."""
+        old_count, old_milli = self._users.pop(mask, (0, 0))
+        if old_count + count:
+            self._users[mask] = (old_count + count, old_milli + milli)
+        size = mask.bit_count()
+        part = _part(old_milli + milli, size) - _part(old_milli, size)
+        if part or count:
+            for first, end in bit_runs(mask & self._online):
+                self._parts[first] += part
+                self._parts[end] -= part
+                self._counts[first] += count
+                self._counts[end] -= count
+
+
+class _Held(Struct, frozen=True, kw_only=True, gc=False):
+    grant: Grant
+    cpus: int
+    """A mask; 0 where nobody knows."""
+    milli: int
+    """The milli-cpus that it asked for."""
+    nodes: int
+    """A mask, likewise."""
+
+    def is_placed_as(self, other: "_Held") -> bool:
+        """Whether it differs from another one in the cpus on which it runs, at most."""
+        return self.grant is other.grant and self.nodes == other.nodes
+
+
+def _part(milli: int, cpus: int) -> int:
+    return (milli << _FRACTION_BITS) // cpus
