@@ -182,17 +182,14 @@ class Engine:
         return note_placement(container_id, self._allocator.roster, self._allocator.books)
 
     def compact(self, container_id: ContainerId) -> None:
-        """Keep a decision's lineup packed, and file its container where rules find it.
+        """Keep a decision's lineup packed soon, and file its container where rules find it.
 
         And look again at containers at which rules did not hold, those that are due, and tell more
         owners. For when nobody waits for the policy, after `note`; O(pools).
         """
         self._allocator.books.affinity.file()
         self._allocator.unmet.tidy()
-        decision = self.decisions.get(container_id)
-        if decision is not None and decision.lineup is not None:
-            packed = replace(decision, lineup=decision.lineup.packed(), weights={})
-            self._allocator.roster.decisions[container_id] = packed
+        self._allocator.roster.pack_later(container_id)
 
     def identify(self, container_id: ContainerId, runtime_id: str) -> None:
         """The runtime has given a container its id, which is shown. Unknown ids are ignored."""

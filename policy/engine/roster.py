@@ -20,6 +20,9 @@ from .decision import Decision
 
 _LAST_PLACES_MAX: Final = 1024
 _SIZES_MAX: Final = 4096
+PACKED_TOGETHER: Final = 8
+"""Decisions that are packed one after the other: what that needs is in the processor's caches from
+the second one on, which takes a third of the time of the first."""
 
 
 class Roster:
@@ -37,6 +40,7 @@ class Roster:
         self._instances: dict[tuple[str, str], ContainerId] = {}
         self._of_pod: dict[PodId, dict[ContainerId, None]] = {}
         self._last_places: dict[tuple[str, str], LastPlace] = {}
+        self._unpacked: dict[ContainerId, None] = {}
 
     def add(self, container: Container, classified: Classified) -> None:
         """A container is there, and is the present instance of its name."""
@@ -67,6 +71,18 @@ class Roster:
         )
         self.decisions[decision.container_id] = told
         return told
+
+    def pack_later(self, container_id: ContainerId) -> None:
+        """Keep a decision's lineup packed, together with those of others. O(pools)."""
+        self._unpacked[container_id] = None
+        if len(self._unpacked) < PACKED_TOGETHER:
+            return
+        ids, self._unpacked = self._unpacked, {}
+        for one in ids:
+            decision = self.decisions.get(one)
+            if decision is not None and decision.lineup is not None:
+                packed = structs.replace(decision, lineup=decision.lineup.packed(), weights={})
+                self.decisions[one] = packed
 
     def instance(self, container: Container) -> ContainerId | None:
         """The present instance of a container's pod and name."""

@@ -94,8 +94,9 @@ class Lineup(Struct, frozen=True, kw_only=True):
 
     def objections(self) -> Mapping[int, Dropped]:
         """Objections to pools, by their ids; all others have a rank. O(pools)."""
-        feasible = set(self.feasible())
-        found = [(one, self._objection(one)) for one in self.contest.ids if one not in feasible]
+        ids = self.contest.ids
+        dropped = ids_of(all_pools(len(ids)) ^ self.feasible_pools(), ids)
+        found = [(one, self._objection(one)) for one in dropped]
         return {pool_id: objection for pool_id, objection in found if objection is not None}
 
     def packed(self) -> "Lineup":

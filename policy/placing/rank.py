@@ -159,7 +159,7 @@ def _narrowed(contest: Contest, pools: PoolIds) -> Column:
 def _crowded(contest: Contest, pools: PoolIds) -> Column:
     shared = _shared_at(contest, pools)
     # Those that are left in the end all have room, as a rule.
-    return [int(one < 0) for one in shared] if min(shared) < 0 else contest.zeros
+    return bytes(map((0).__gt__, shared)) if min(shared) < 0 else contest.zeros
 
 
 def _isolated_missing(contest: Contest, pools: PoolIds) -> Column:

@@ -10,6 +10,7 @@ from pinfold.nri.embedded.kubelet import container_message, sandbox_message
 from pinfold.nri.plugin import container_reader
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.roster import PACKED_TOGETHER
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, ContainerState, QosClass
 from pinfold.topology.model.machine import Machine
@@ -137,7 +138,8 @@ def packed_ids(node: Node) -> set[str]:
 
 
 def test_what_was_known_of_all_pools_is_kept_packed(node: Node) -> None:
-    ids = [node.add("alone", exclusive(2)), node.add("beside", SHARED)]
+    ids = [node.add("alone", exclusive(2))]
+    ids += [node.add(f"beside-{number}", SHARED) for number in range(1, PACKED_TOGETHER)]
     assert packed_ids(node) == set(ids)
     for one in ids:
         node.runtime.kernel[one].cpus = node.runtime.containers[one].linux.resources.cpu.cpus = ""

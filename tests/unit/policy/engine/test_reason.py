@@ -5,6 +5,7 @@ from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.reason import reason_of, request_text, runner_up
+from pinfold.policy.engine.roster import PACKED_TOGETHER
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.criterion_words import CRITERIA, words_of
 from pinfold.policy.model.grant import Grant, GrantKind, PoolId, Refusal
@@ -61,6 +62,15 @@ def test_a_refusal_is_its_own_reason() -> None:
     )
 
 
+def pack(engine: Engine, container_id: ContainerId) -> None:
+    """Have a decision packed: it waits for others."""
+    before = engine.decisions[container_id].lineup
+    for number in range(1, PACKED_TOGETHER):
+        engine.compact(ContainerId(f"nobody-{number}"))
+    engine.compact(container_id)
+    assert engine.decisions[container_id].lineup is not before
+
+
 @pytest.mark.parametrize("milli", [100, 1000, 2000, 5000])
 def test_the_runner_up_is_the_second_smallest_rank(milli: int) -> None:
     engine = Engine(machine_from_spec(SPEC), Config())
@@ -71,7 +81,7 @@ def test_the_runner_up_is_the_second_smallest_rank(milli: int) -> None:
         ranks = sorted(one for one in decision.candidates if isinstance(one, Rank))
         second = engine.tree.pools[ranks[1].pool_id].name if len(ranks) > 1 else ""
         assert runner_up(decision) == second
-        engine.compact(decision.container_id)
+        pack(engine, decision.container_id)
         assert runner_up(engine.decisions[decision.container_id]) == second
         assert not second or reason_of(decision).endswith(f"(next best: {second})")
 
@@ -89,7 +99,7 @@ def test_the_runner_up_stays_though_the_container_is_lifted_to_another_pool() ->
     engine = Engine(machine_from_spec(SPEC), Config())
     decision = engine.create(container("a", 2000))
     second = runner_up(decision)
-    engine.compact(decision.container_id)
+    pack(engine, decision.container_id)
     lifted = structs.replace(engine.decisions[decision.container_id], pool="root")
     assert runner_up(lifted) == second
 
