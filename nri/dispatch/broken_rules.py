@@ -1,6 +1,7 @@
 """Rules that stop holding at containers which others drive elsewhere: told like all others."""
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -17,6 +18,8 @@ from .report import (
     Report,
     Synchronized,
 )
+
+_NONE: Final = frozenset[str]()
 
 
 class BrokenRules:
@@ -44,26 +47,35 @@ class BrokenRules:
                 self._look_at(changes)
             case Adjusted(change=change):
                 self._look_at((change,))
-            case Synchronized() | Reconfigured():
-                # All are decided about anew, and who is gone is in no list.
+            case Synchronized():
+                # All were told, each with a decision of its own, and who is gone is in no list.
                 self._told.clear()
                 for container_id, decision in self._policy().decisions.items():
                     self._note(container_id, decision)
+            case Reconfigured():
+                before, self._told = self._told, {}
+                for container_id, decision in self._policy().decisions.items():
+                    self._look_again(container_id, decision, before.get(container_id, _NONE))
             case _:
                 pass
 
     def _look_at(self, changes: Iterable[Change]) -> None:
-        policy = self._policy()
-        decisions = policy.decisions
+        decisions = self._policy().decisions
         for one in changes:
-            container = policy.containers.get(one.container_id)
             decision = decisions.get(one.container_id)
-            if container is None or decision is None:
-                continue
-            before = self._told.get(container.id, frozenset())
-            if self._note(container.id, decision) - before:
-                told = as_it_is(policy, decision)
-                self._report(Decided(event="unmet", container=container, decision=told))
+            if decision is not None:
+                before = self._told.get(one.container_id, _NONE)
+                self._look_again(one.container_id, decision, before)
+
+    def _look_again(
+        self, container_id: ContainerId, decision: Decision, before: frozenset[str]
+    ) -> None:
+        """Report what does not hold any more. `before`: what did not hold by then."""
+        policy = self._policy()
+        container = policy.containers.get(container_id)
+        if self._note(container_id, decision) - before and container is not None:
+            told = as_it_is(policy, decision)
+            self._report(Decided(event="unmet", container=container, decision=told))
 
     def _note(self, container_id: ContainerId, decision: Decision) -> frozenset[str]:
         """The names of the rules that do not hold at a container; why may change, and often."""

@@ -14,6 +14,7 @@ from pinfold.nri.dispatch.newcomer import Newcomer
 from pinfold.nri.dispatch.owner import Owner
 from pinfold.nri.dispatch.pod_updates import resize_pod
 from pinfold.nri.dispatch.report import Decided, Happening, Reconfigured, Synchronized
+from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.model.container import Container, ContainerId, QosClass
 from pinfold.policy.model.kubelet_resources import LinuxResources, linux_resources
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
@@ -183,6 +184,23 @@ def test_a_rule_that_holds_since_a_pod_asks_for_less_is_told_when_it_breaks(node
     node.create(third)
     assert node.events.policy.decisions[quiet.id].unmet
     assert len(node.unmet()) == 2
+
+
+def test_a_rule_that_a_reload_breaks_is_told_once(node: _Node) -> None:
+    rules = apart(term("numa", "other", namespaceSelector={"matchLabels": {"tier": "gold"}}))
+    one = container_of("one", 1, rules, annotations=_in_node(1))
+    node.create(one, other := container_of("other", 1, annotations=_in_node(1)))
+    assert node.unmet() == []
+    values = {"reservedResources": {"cpu": "cpuset:0"}}
+    for more in ({}, {"pinMemory": False}):
+        gold = {"namespaceLabels": {"default": {"tier": "gold"}}}
+        assert node.events.reconfigure(config_from_values({**values, **gold, **more}))
+        node.tidy()
+        assert [told.container.id for told in node.unmet()] == [one.id, other.id]
+    for told in node.unmet():
+        assert told.decision.unmet == node.events.policy.decisions[told.container.id].unmet
+        assert told.decision.unmet[0].startswith("anti-affinity at numa to app=other")
+    assert [str(told.decision.pinning.cpus) for told in node.unmet()] == ["2", "3"]
 
 
 @pytest.mark.parametrize("happening", [Reconfigured(0), Synchronized(0, 0)])
