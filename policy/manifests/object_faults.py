@@ -45,8 +45,14 @@ def _faults(document: Field) -> Iterator[tuple[FieldError, bool]]:
         # More objects than are looked at, which has been said.
         return
     version = document["apiVersion"]
-    if any(isinstance(one, Workload) for one in workloads) and version.is_missing:
-        yield version.error("is missing", "write it, as in 'apiVersion: v1'"), True
+    if any(isinstance(one, Workload) for one in workloads):
+        if version.is_missing:
+            yield version.error("is missing", "write it, as in 'apiVersion: v1'"), True
+        else:
+            try:
+                version.text()
+            except FieldError as error:
+                yield error, False
     for one in workloads:
         if isinstance(one, FieldError):
             yield one, False

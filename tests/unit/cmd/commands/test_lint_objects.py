@@ -59,6 +59,16 @@ def lint(text: str, *arguments: str) -> Result:
             id="fewer pods of an operator's kind than none",
         ),
         pytest.param(
+            POD.replace("apiVersion: v1", "apiVersion: [v1]"),
+            "1:13: apiVersion: is a list or a mapping — write a single value",
+            id="a pod whose API is a list",
+        ),
+        pytest.param(
+            POD.replace("apiVersion: v1", "apiVersion: 1"),
+            "1:13: apiVersion: '1' is not a text — put it in quotes",
+            id="a pod whose API is a number",
+        ),
+        pytest.param(
             POD.replace("{name: p}", "{name: [p]}"),
             "3:18: metadata.name: is a list or a mapping — write a single value",
             id="a pod of a name that is none",
