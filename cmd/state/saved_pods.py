@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from ...nri.dispatch.courtesy import ALONE, Courtesy
-from ...policy.model.container import Container, PodId
+from ...policy.model.container import Container, ContainerId, PodId
 from .saved_container import PlacedContainer, SavedPod, bare_pod, saved_container, saved_pod
 
 TEXT_BYTES_MAX: Final = 4 << 20
@@ -41,28 +41,73 @@ class SavedPods:
     def __init__(self, text_bytes_max: int = TEXT_BYTES_MAX) -> None:
         self._text_bytes_max = text_bytes_max
         self._known: dict[PodId, _Look] = {}
+        self._pods: dict[ContainerId, PodId] = {}
+        """By container the pod in which it was seen."""
 
     def collect(
         self, placed: Iterable[PlacedContainer], courtesy: Courtesy = ALONE
     ) -> tuple[SavedPod, ...]:
-        """The pods of these containers by id, each once. O(containers + length of new texts)."""
-        groups: dict[PodId, list[PlacedContainer]] = {}
-        for one in sorted(placed, key=lambda one: one.container.id):
-            groups.setdefault(one.container.pod.id, []).append(one)
-        looks = ((pod_id, self._look(pod_id, group)) for pod_id, group in groups.items())
-        self._known = dict(courtesy.among(looks))
-        room, is_ample = self._text_bytes_max, self._is_room_ample(courtesy)
+        """The pods of these containers, and of no others, by id, each once."""
+        everything = {one.container.id: one for one in placed}
+        gone = [one for one in self._pods if one not in everything]
+        return self.follow(everything.values(), gone, courtesy)
+
+    def follow(
+        self,
+        changed: Iterable[PlacedContainer],
+        gone: Iterable[ContainerId],
+        courtesy: Courtesy = ALONE,
+    ) -> tuple[SavedPod, ...]:
+        """The pods of all containers by id, each once.
+
+        `changed`: those that are new, or otherwise than before; `gone`: those that are no more.
+        O(pods + length of new texts).
+        """
+        groups: dict[PodId, dict[ContainerId, PlacedContainer]] = {}
+        for container_id in gone:
+            self._take_out(groups, container_id)
+        for one in changed:
+            container_id, pod_id = one.container.id, one.container.pod.id
+            self._take_out(groups, container_id)
+            self._pods[container_id] = pod_id
+            self._group(groups, pod_id)[container_id] = one
+        for pod_id, group in courtesy.among(groups.items()):
+            if group:
+                self._known[pod_id] = self._look(pod_id, [group[one] for one in sorted(group)])
+            else:
+                self._known.pop(pod_id, None)
+        known = self._known
+        if self._is_room_ample(courtesy):
+            return tuple([_saved(known[one], is_cut=False) for one in sorted(known)])
+        room = self._text_bytes_max
         found: list[SavedPod] = []
-        for pod_id in sorted(groups, key=lambda pod_id: (self._known[pod_id].characters, pod_id)):
+        for pod_id in sorted(known, key=lambda pod_id: (known[pod_id].characters, pod_id)):
             courtesy.rest()
-            look = self._known[pod_id]
+            look = known[pod_id]
             # A character takes one to six bytes: they are counted only where they may fit at all.
-            has_room = is_ample or look.characters <= room
-            if has_room and not is_ample:
+            has_room = look.characters <= room
+            if has_room:
                 room -= _text_bytes(look)
                 has_room = room >= 0
             found.append(_saved(look, is_cut=not has_room))
         return tuple(sorted(found, key=lambda one: one.id))
+
+    def _group(
+        self, groups: dict[PodId, dict[ContainerId, PlacedContainer]], pod_id: PodId
+    ) -> dict[ContainerId, PlacedContainer]:
+        """The containers of a pod, those that were seen before first."""
+        if pod_id not in groups:
+            look = self._known.get(pod_id)
+            groups[pod_id] = {one.container.id: one for one in look.placed} if look else {}
+        return groups[pod_id]
+
+    def _take_out(
+        self, groups: dict[PodId, dict[ContainerId, PlacedContainer]], container_id: ContainerId
+    ) -> None:
+        """Take a container out of the pod in which it was seen."""
+        pod_id = self._pods.pop(container_id, None)
+        if pod_id is not None:
+            self._group(groups, pod_id).pop(container_id, None)
 
     def _is_room_ample(self, courtesy: Courtesy) -> bool:
         """Whether there is room for all texts with all that is beside them.
@@ -72,11 +117,9 @@ class SavedPods:
         room = self._text_bytes_max
         if sum([one.characters for one in self._known.values()]) > room:
             return False
-        for look in courtesy.among(self._known.values()):
-            if look.whole_bytes is None:
-                look.whole_bytes = len(msgspec.json.encode(_saved(look, is_cut=False)))
-            room -= look.whole_bytes
-        return room >= 0
+        for look in courtesy.among([o for o in self._known.values() if o.whole_bytes is None]):
+            look.whole_bytes = len(msgspec.json.encode(_saved(look, is_cut=False)))
+        return sum([one.whole_bytes or 0 for one in self._known.values()]) <= room
 
     def _look(self, pod_id: PodId, placed: list[PlacedContainer]) -> _Look:
         """Thousands of annotations are looked at once, not whenever something is saved."""

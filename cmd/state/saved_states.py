@@ -1,12 +1,13 @@
 """States to be saved, made of snapshots: what stayed the same is the same object the next time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
 from ...nri.dispatch.courtesy import ALONE, Courtesy
 from ...policy.configuration.config import Config
-from ...policy.engine.snapshot import Snapshot
+from ...policy.engine.snapshot import Snapshot, changed_ids
+from ...policy.model.container import ContainerId
 from ...topology.drawing.fingerprint import machine_fingerprint, machine_summary
 from ...topology.model.machine import Machine
 from .saved_container import PlacedContainer
@@ -19,19 +20,26 @@ class SavedStates:
 
     def __init__(self, text_bytes_max: int = TEXT_BYTES_MAX) -> None:
         self._pods = SavedPods(text_bytes_max)
+        self._seen: Snapshot | None = None
         self._machine: tuple[Machine, SavedMachine] | None = None
         self._config: tuple[Config, Mapping[str, object]] | None = None
 
     def of(self, snapshot: Snapshot, courtesy: Courtesy = ALONE) -> State:
-        """The state to be saved of a snapshot. O(containers + length of changed texts)."""
+        """The state to be saved of a snapshot. O(containers + length of changed texts).
+
+        The snapshot is kept until the next one.
+        """
         if self._machine is None or self._machine[0] is not snapshot.machine:
             self._machine = (snapshot.machine, saved_machine(snapshot.machine))
         if self._config is None or self._config[0] is not snapshot.config:
             self._config = (snapshot.config, msgspec.to_builtins(snapshot.config))
+        before, self._seen = self._seen, snapshot
+        gone = [one for one in before.grants if one not in snapshot.grants] if before else []
+        placed = _placed(snapshot, courtesy.among(_changed(before, snapshot)))
         return State(
             machine=self._machine[1],
             config=self._config[1],
-            pods=self._pods.collect(_placed(snapshot, courtesy), courtesy),
+            pods=self._pods.follow(placed, gone, courtesy),
         )
 
 
@@ -44,9 +52,28 @@ def saved_machine(machine: Machine) -> SavedMachine:
     )
 
 
-def _placed(snapshot: Snapshot, courtesy: Courtesy) -> Iterator[PlacedContainer]:
+def _changed(before: Snapshot | None, after: Snapshot) -> Collection[ContainerId]:
+    """Containers that may have to be saved otherwise than they were, in their order."""
+    grants, told = after.grants, after.pinnings
+    if before is None or before.tree is not after.tree or before.pod_sizes != after.pod_sizes:
+        return grants
+    return dict.fromkeys(
+        (
+            *changed_ids(before.grants, grants, grants),
+            *changed_ids(before.pinnings, told, grants),
+            *changed_ids(before.containers, after.containers, grants),
+            # They tell which rules do not hold.
+            *changed_ids(before.decisions, after.decisions, grants),
+            # Whom nobody tells any cpus runs on others as others come and go.
+            *(one for one in grants if one not in told or not told[one].cpus),
+        )
+    )
+
+
+def _placed(snapshot: Snapshot, ids: Iterable[ContainerId]) -> Iterator[PlacedContainer]:
     pools = snapshot.tree.pools
-    for container_id, grant in courtesy.among(snapshot.grants.items()):
+    for container_id in ids:
+        grant = snapshot.grants[container_id]
         yield PlacedContainer(
             container=snapshot.containers[container_id],
             cpus=snapshot.cpus_of(container_id),

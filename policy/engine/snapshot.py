@@ -4,7 +4,9 @@ What metrics, status, plans and the state file are made from: none of them needs
 ledgers, and all of them work while the engine goes on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import compress
+from operator import is_not
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -169,6 +171,16 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
     def free_milli(self) -> tuple[int, ...]:
         """Milli-cpus that shared requests may still be promised of every pool, 0 where none."""
         return tuple(max(0, milli) for milli in self.room.grantable_milli)
+
+
+def changed_ids(
+    before: Mapping[ContainerId, object],
+    after: Mapping[ContainerId, object],
+    ids: Collection[ContainerId],
+) -> Iterator[ContainerId]:
+    """Those of some containers of which two snapshots have not the same object. O(ids)."""
+    # Container by container in C: of a thousand hardly any changed.
+    return compress(ids, map(is_not, map(before.get, ids), map(after.get, ids)))
 
 
 def exclusive_cpus(

@@ -1,9 +1,8 @@
 """Loads of cpus, pools and memory nodes, kept up to date from one snapshot to the next."""
 
 from collections import Counter
-from collections.abc import Callable
-from itertools import accumulate, compress
-from operator import is_not
+from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import Final
 
 from msgspec import Struct
@@ -14,7 +13,7 @@ from ...model.container import ContainerId
 from ...model.grant import Grant
 from ...model.pinning import Pinning
 from ...model.request import CpuType
-from ..snapshot import PoolLoads, Snapshot
+from ..snapshot import PoolLoads, Snapshot, changed_ids
 
 _FRACTION_BITS: Final = 30
 """Of shares of cpus, which are summed as integers: so differences leave no remainder."""
@@ -30,8 +29,8 @@ class KeptLoads:
     def __init__(self, machine: Machine, pools: int) -> None:
         """`pools`: their number."""
         self._online = machine.online.mask
-        self._grants: dict[ContainerId, Grant] = {}
-        self._told: dict[ContainerId, Pinning | None] = {}
+        self._grants: Mapping[ContainerId, Grant] = {}
+        self._told: Mapping[ContainerId, Pinning] = {}
         self._held: dict[ContainerId, _Held] = {}
         self._unsure: set[ContainerId] = set()
         """Containers that were told no cpus: theirs change while they stay as they are."""
@@ -52,14 +51,13 @@ class KeptLoads:
 
         `pause` is called often.
         """
-        grants, told_of = snapshot.grants, snapshot.pinnings
-        gone = [one for one in self._held if one not in grants]
-        known, told = self._grants, self._told
-        # Container by container in C: of a thousand hardly any changed.
+        grants, told = snapshot.grants, snapshot.pinnings
+        gone = [one for one in self._grants if one not in grants]
         news = {
-            *compress(grants, map(is_not, map(known.get, grants), grants.values())),
-            *compress(grants, map(is_not, map(told.get, grants), map(told_of.get, grants))),
+            *changed_ids(self._grants, grants, grants),
+            *changed_ids(self._told, told, grants),
         }
+        self._grants, self._told = grants, told
         users, milli = Counter[int](), Counter[int]()
         for container_id in (*gone, *news, *(self._unsure - news)):
             pause()
@@ -73,9 +71,7 @@ class KeptLoads:
                 if found is not None and found.cpus:
                     users[found.cpus] += times
                     milli[found.cpus] += times * found.milli
-        for one in gone:
-            del known[one], told[one]
-            self._unsure.discard(one)
+        self._unsure.difference_update(gone)
         for mask, count in users.items():
             pause()
             self._use(mask, count, milli[mask])
@@ -97,7 +93,6 @@ class KeptLoads:
     def _look(self, snapshot: Snapshot, grant: Grant) -> "_Held":
         container_id = grant.container_id
         told = snapshot.pinnings.get(container_id)
-        self._grants[container_id], self._told[container_id] = grant, told
         if told is None or not told.cpus:
             self._unsure.add(container_id)
         else:
