@@ -178,7 +178,7 @@ def changed_ids(
     after: Mapping[ContainerId, object],
     ids: Collection[ContainerId],
 ) -> Iterator[ContainerId]:
-    """Those of some containers of which two snapshots have not the same object. O(ids)."""
+    """Ids of some containers of which two snapshots have not the same object. O(ids)."""
     # Container by container in C: of a thousand hardly any changed.
     return compress(ids, map(is_not, map(before.get, ids), map(after.get, ids)))
 
