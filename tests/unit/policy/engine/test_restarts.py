@@ -578,3 +578,30 @@ def test_who_is_driven_from_a_companion_keeps_apart_from_others_all_the_same() -
     assert placed(engine, replace(it, id=ContainerId("it-1"))) == "1-2"
     assert cpus(engine, late) == "8-15"
     engine.check()
+
+
+@pytest.mark.parametrize("is_resized", [True, False], ids=["its pod is resized", "its pod ends"])
+def test_what_counts_of_its_pods_numbers_by_now_does_not_refuse_it(is_resized: bool) -> None:
+    """Of a pod on reserved cpus its numbers count once, in whichever container comes first."""
+    whole = sized("it", 2, GIB).resources
+    system = sized("it", 2, GIB).pod
+    system = replace(system, namespace="kube-system", resources=whole)
+    one, other = (
+        replace(sized(name, 2, GIB), pod=replace(system, qos=QosClass.BURSTABLE))
+        for name in ("one", "other")
+    )
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    for each in (one, other):
+        assert isinstance(engine.create(each).result, Grant)
+    assert engine.grants[other.id].memory_bytes == 0
+    crowd(engine, 2 * GIB)
+    if is_resized:
+        larger = replace(whole, memory_request_bytes=2 * GIB, memory_limit_bytes=2 * GIB)
+        assert engine.resize_pod(other.pod, larger) == ()
+    else:
+        ended(engine, one.id)
+    ended(engine, other.id)
+    again = engine.create(replace(other, id=ContainerId("other-1"))).result
+    assert isinstance(again, Grant), again
+    assert again.memory_bytes == GIB
+    engine.check()
