@@ -195,6 +195,19 @@ def test_a_claim_that_is_back_where_memory_is_short_books_no_cpu_beside_it(
     engine.check()
 
 
+@pytest.mark.parametrize("cpu", range(1, 8))
+def test_a_claim_takes_any_cpu_that_a_pool_can_spare(cpu: int) -> None:
+    """Also one that the pool would keep for its shared containers, had it the choice."""
+    engine = engine_of("socket:2 core:4 mem:4G")
+    for name, share in (("one", 0.5), ("other", 0.5), ("wide", 4.5)):
+        placed(engine, container_of(name, share))
+    claimer = replace(sized("it", 1, GIB), claimed=CpuSet.of(cpu))
+    decision = engine.create(claimer)
+    assert isinstance(decision.result, Grant)
+    assert (str(decision.result.exclusive), decision.degraded) == (str(cpu), "")
+    engine.check()
+
+
 def test_its_share_of_overbooked_cpus_is_kept_for_nobody_else() -> None:
     """Two that run already ask for more than there is; each of them comes back."""
     engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
