@@ -214,16 +214,26 @@ def _adopt(
                 left.append((container, request))
             elif not allocator.adopt(container, request, others[container.id], hint):
                 left.append((container, request.as_shared()))
-    # As before: who shares may have been left the reserved cpus because of pens with cpus.
-    for group in sorted(penned, key=lambda group: _is_known_to_share(group, advice)):
-        with _Blame(group.containers[0]):
-            found = adopt_pen(group, advice, books, allocator.roster, allocator.pens)
-            homeless.extend(found)
-    for container, request in (*claims, *left):
-        with _Blame(container):
-            hint = advice.get(container.id)
-            if not allocator.adopt(container, request, others[container.id], hint):
-                homeless.append(container)
+
+    def adopt_pens(groups: Iterable[PennedContainers]) -> None:
+        for group in groups:
+            with _Blame(group.containers[0]):
+                found = adopt_pen(group, advice, books, allocator.roster, allocator.pens)
+                homeless.extend(found)
+
+    def adopt_each(some: Iterable[tuple[Container, Request]]) -> None:
+        for container, request in some:
+            with _Blame(container):
+                hint = advice.get(container.id)
+                if not allocator.adopt(container, request, others[container.id], hint):
+                    homeless.append(container)
+
+    # As before: who shares may have been left the reserved cpus because of pens with cpus, and may
+    # have been promised more than a claim leaves.
+    adopt_pens(group for group in penned if not _is_known_to_share(group, advice))
+    adopt_each(claims)
+    adopt_pens(group for group in penned if _is_known_to_share(group, advice))
+    adopt_each(left)
     books.expect_no_more()
     return homeless
 
