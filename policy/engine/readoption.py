@@ -230,12 +230,20 @@ def _adopt(
 
     # As before: who shares may have been left the reserved cpus because of pens with cpus, and may
     # have been promised more than a claim leaves.
-    adopt_pens(group for group in penned if not _is_known_to_share(group, advice))
+    owning = [group for group in penned if _may_own(group, advice)]
+    further = [group for group in penned if not _may_own(group, advice)]
+    adopt_pens(owning)
     adopt_each(claims)
-    adopt_pens(group for group in penned if _is_known_to_share(group, advice))
+    adopt_pens(sorted(further, key=lambda group: _is_known_to_share(group, advice)))
     adopt_each(left)
     books.expect_no_more()
     return homeless
+
+
+def _may_own(penned: PennedContainers, advice: Mapping[ContainerId, Advice]) -> bool:
+    """Whether a pen has cpus of its own as is remembered, or where nothing is of anybody."""
+    known = [advice[one.id] for one in penned.containers if one.id in advice]
+    return not advice or any(one.exclusive or one.rest for one in known)
 
 
 def _is_known_to_share(penned: PennedContainers, advice: Mapping[ContainerId, Advice]) -> bool:
