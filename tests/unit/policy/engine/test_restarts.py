@@ -618,3 +618,21 @@ def test_what_counts_of_its_pods_numbers_by_now_does_not_refuse_it(is_resized: b
     assert isinstance(again, Grant), again
     assert again.memory_bytes == GIB
     engine.check()
+
+
+def test_who_could_not_make_way_once_more_waits_until_who_restarts_is_gone_for_good() -> None:
+    """Another one must be with it by now, and that may not hold on fewer cpus."""
+    engine = engine_of("socket:2 numa:2 core:4 mem:4G", "cpuset:0")
+    wide = container_of("wide", 9.5, apart(term("numa", "web")), fails=True)
+    web = container_of("web", 1)
+    for one in (wide, web, container_of("friend", 0.1, near(term("socket", "wide")))):
+        placed(engine, one)
+    before = cpus(engine, wide)
+    assert before == "1-3,8-15"
+    engine.stop(web.id)
+    again = replace(web, id=ContainerId("again"))
+    assert placed(engine, again) == "4"
+    assert cpus(engine, wide) == before
+    ended(engine, again.id)
+    assert cpus(engine, wide) == "1-15"
+    engine.check()
