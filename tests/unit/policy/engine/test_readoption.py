@@ -313,12 +313,21 @@ def test_a_claim_of_cpus_that_are_anothers_takes_them_from_nobody_at_a_restart(
 POD_POOL = {"pod-pool.pinfold.dev/pod": "true"}
 
 
-def test_who_began_on_all_cpus_takes_from_no_pod_what_is_remembered_of_it() -> None:
-    """Nobody pinned it: the daemon was away."""
+@pytest.mark.parametrize(
+    ("milli", "began_on"),
+    [
+        pytest.param(500, "0-15", id="nobody pinned it"),
+        pytest.param(1000, "4", id="somebody else gave it one of them"),
+    ],
+)
+def test_who_began_while_we_were_away_takes_from_no_pod_what_is_remembered_of_it(
+    milli: int, began_on: str
+) -> None:
     engine, pod = Engine(NODES, CONFIG), running("pod", 2000, annotations=POD_POOL)
     own = engine.create(pod).pinning.cpus
+    assert str(own) == "4-5"
     before = engine.snapshot()
-    stranger = running("stranger", 500, "0-15")
+    stranger = running("stranger", milli, began_on)
     again = Engine(NODES, CONFIG)
     synchronized = again.synchronize([*before.running(), stranger], before.advice())
     assert [one.container_id for one in synchronized.changes] == [stranger.id]
