@@ -385,3 +385,22 @@ def test_a_container_that_began_on_all_cpus_moves_nobody_of_its_pod(qos: QosClas
     assert again.grants[third.id].pen == before.grants[one.id].pen
     assert [each.container_id for each in synchronized.changes] == [third.id]
     again.check()
+
+
+def test_who_belongs_to_a_group_without_room_is_not_taken_into_its_pods_pen() -> None:
+    """It runs already, outside of the group, and its pod begins a pen beside it."""
+    engine = Engine(NODES, CONFIG)
+    size = Resources(cpu_request_milli=2000, cpu_limit_milli=2000)
+    grouped = {"group.pinfold.dev/container.one": "blue"}
+    one, other = (replace(running(name, 2000), name=name) for name in ("one", "other"))
+    pod = replace(one.pod, id=PodId("pod"), uid="pod", name="pod", annotations=grouped)
+    one, other = (replace(each, pod=replace(pod, resources=size)) for each in (one, other))
+    crowd = running("crowd", 14500)
+    engine.create(replace(crowd, pod=replace(crowd.pod, qos=QosClass.BURSTABLE)))
+    engine.adopt(one)
+    assert engine.grants[one.id].pen is None
+    engine.remove(crowd.id)
+    engine.create(other)
+    assert engine.grants[one.id].pen is None
+    engine.update(one.id, replace(one.resources, cpu_request_milli=1000, cpu_limit_milli=1000))
+    engine.check()
