@@ -27,9 +27,10 @@ from pinfold.policy.engine.rebalance.plan import RebalanceBudget, rebalance
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.model.grant import Grant, PoolId
+from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.rules.podaffinity.configured_rules import RACK_LABEL, RESOURCE_SET_LABEL
 from pinfold.topology.sets.cpuset import CpuSet
-from tests.property.kinds_walk import FAILS_KEY, RULES_KEY, KindsWalk, instance
+from tests.property.kinds_walk import FAILS_KEY, RULES_KEY, KindsWalk
 from tests.property.test_rule_laws import LEVELS
 
 RACKS = ("north", "south")
@@ -124,12 +125,15 @@ class NodeWalk(KindsWalk):
             del self.kernel[container_id]
         strangers: dict[ContainerId, Container] = {}
         for _ in range(draw.choice((0, 0, 1, 2))):
-            one = self.newcomer()
-            if not any(instance(one) == instance(other) for other in strangers.values()):
-                strangers[one.id] = structs.replace(one, cpus=self.runs_anywhere())
+            # Known at once to the walk, so that another of its pod has the same pod.
+            one = structs.replace(self.newcomer(), cpus=self.runs_anywhere())
+            strangers[one.id] = self.running[one.id] = one
+            self.kernel[one.id] = Pinning()
+        strangers = {key: one for key, one in strangers.items() if key in self.running}
         stayed = {
             key: structs.replace(one, cpus=kernel[key].cpus, mems=kernel[key].mems)
             for key, one in self.running.items()
+            if key not in strangers
         }
         advice: Mapping[ContainerId, Advice] = before.advice()
         if draw.random() < 0.5:
@@ -144,7 +148,6 @@ class NodeWalk(KindsWalk):
         for change in adopted.changes:
             if change.container_id in stayed:
                 assert change.before == kernel[change.container_id]
-        self.running |= strangers
         self.kernel = {key: self.engine.pinning(key) or kernel[key] for key in self.running}
         self.engine.check()
         self.forget_places()
