@@ -123,12 +123,6 @@ class Ledger:
         _ = self.room
         return self._pool_room.cuts_within(region & ~self._owed, self.free_sharable)
 
-    @property
-    def free_for_all(self) -> tuple[int, int, int]:
-        """Of the whole machine `slice`, how many of it may be taken, and the free isolated cpus."""
-        root = self.tree.root.id
-        return self.slice(root), self.sliceable(root), self.free_isolated[root]
-
     def slice(self, pool_id: PoolId) -> int:
         """A mask of sharable cpus of a pool of which any `sliceable` may be taken at once.
 

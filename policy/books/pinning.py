@@ -267,7 +267,9 @@ class Pinner:
         if cpus is None:
             return -1
         # A hyperthread that became idle may come before the one of its core that was told.
-        return self._cores.covering(cpus.mask) if grant.hide_hyperthreads else cpus.mask
+        mask = self._cores.covering(cpus.mask) if grant.hide_hyperthreads else cpus.mask
+        # Reserved cpus are no idle ones: who is adopted on them was left nothing else.
+        return mask | self._reserved.mask
 
     def _mems(self, grant: Grant) -> NodeSet | None:
         if not self._config.pin_memory or grant.preserve_memory or not grant.memory.mask:

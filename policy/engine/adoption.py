@@ -11,11 +11,11 @@ from msgspec import Struct, structs
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.cpu_ledger import Ledger
+from ..books.named_cpus import claimed_part
 from ..cpus.picker import CpuPicker
 from ..model.container import Container, ContainerId, ContainerState, QosClass, Resources
 from ..model.grant import Grant
 from ..model.request import CpuType, Request
-from ..placing.wishes.claimed_cpus import claimed_part
 from ..pools.pool_tree import Pool
 from ..pools.supply import Supply
 
@@ -200,7 +200,7 @@ def _explained(
 ) -> Grant | None:
     root = ledger.tree.root
     if request.cpu_type is CpuType.PRESERVE:
-        claimed = claimed_part(request, *ledger.free_for_all)
+        claimed = claimed_part(request.claimed, ledger)
         if advice is not None:
             # The rest was others' when it came; by now somebody else may share that.
             claimed &= advice.exclusive

@@ -256,8 +256,8 @@ class Allocator:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
         classified = self.roster.classified[container_id]
         grant = self.books.ledger.grants[container_id]
-        if self._judge.is_tied(container_id):
-            return self.place_anew(container_id, self.roster.decisions[container_id].unmet, pool_id)
+        if (told := self.roster.decisions[container_id].unmet) or self._judge.is_tied(container_id):
+            return self.place_anew(container_id, told, pool_id)
         placement = self._mover.plan(grant, classified.request, pool_id)
         if isinstance(placement, Failure):
             return left_as_it_was(grant, placement, self.books, classified.problems)

@@ -77,7 +77,7 @@ def adopt_pen(
     penning: Penning,
 ) -> list[Container]:
     """Book a pen and what its containers have of it; returns those that have nothing legal."""
-    pinned = [one for one in penned.containers if _cpus(one, books)]
+    pinned = _pinned(penned.containers, advice, books)
     known = [advice[one.id] for one in pinned if one.id in advice]
     if not pinned:
         return list(penned.containers)
@@ -91,6 +91,19 @@ def adopt_pen(
     for one in pinned:
         _enter(one, slices[one.id], advice.get(one.id), pen.container_id, books, roster, penning)
     return [one for one in penned.containers if one not in pinned]
+
+
+def _pinned(
+    containers: Sequence[Container], advice: Mapping[ContainerId, Advice], books: Books
+) -> Sequence[Container]:
+    """The containers whose cpus tell where their pen is.
+
+    Where some are remembered, not those that began elsewhere, as nobody pinned them.
+    """
+    pinned = [one for one in containers if _cpus(one, books)]
+    known = [(one, advice[one.id]) for one in pinned if one.id in advice]
+    inside = _union([_cpus(one, books) | hint.exclusive | hint.rest for one, hint in known])
+    return [one for one in pinned if not inside or one.id in advice or _cpus(one, books) <= inside]
 
 
 def _enter(
@@ -137,7 +150,8 @@ def _pen(
     cpus = _union([_cpus(one, books) for one in pinned])
     remembered = _union([one.exclusive | one.rest for one in known])
     sharable = CpuSet(ledger.free_sharable[root.id])
-    free = (sharable | CpuSet(ledger.free_isolated[root.id])) - CpuSet(others)
+    unbooked = sharable | CpuSet(ledger.free_isolated[root.id])
+    free = unbooked - CpuSet(others)
     grant = Grant(
         container_id=request.container_id,
         is_pen=True,
@@ -147,8 +161,10 @@ def _pen(
         hide_hyperthreads=request.hide_hyperthreads,
     )
     is_own = bool(remembered) if known else request.exclusive > 0
-    if is_own and cpus <= free:
-        if cpus <= remembered <= free:
+    # Whoever began meanwhile may run on all cpus: that takes from no pen what is remembered of it.
+    is_remembered = cpus <= remembered <= unbooked
+    if is_own and (is_remembered or cpus <= free):
+        if is_remembered:
             cpus = remembered
         spared = 0 if root.reserved else 1
         missing = min(request.exclusive - len(cpus), len((free & sharable) - cpus) - spared)

@@ -196,36 +196,62 @@ def _adopt(
             with _Blame(container):
                 books.expect(container, requests[container.id])
     homeless: list[Container] = []
-    left: list[tuple[Container, Request]] = []
-    claims: list[tuple[Container, Request]] = []
-    # What an exclusive grant holds is legal for nobody else, so those come first.
+    own, since, claims, left = (list[tuple[Container, Request]]() for _ in range(4))
     for container in running:
         request, hint = requests[container.id], advice.get(container.id)
         with _Blame(container):
             if request.claimed:
-                # It was told of by whoever creates pods, and may be about others' cpus.
+                # It was told of by whoever creates pods, and may be about others' cpus. Where it is
+                # not, who was left the reserved cpus because of these is known for that then.
                 had = NO_CPUS if hint is None else hint.exclusive
-                if not had or had.mask & others[container.id]:
-                    claims.append((container, request))
-                else:
-                    # Who was left the reserved cpus because of these is known for that then.
-                    allocator.adopt(container, request, others[container.id], hint)
+                is_its = bool(had) and not had.mask & others[container.id]
+                (own if is_its else claims).append((container, request))
             elif not has_own_cpus(request, hint):
                 left.append((container, request))
-            elif not allocator.adopt(container, request, others[container.id], hint):
-                left.append((container, request.as_shared()))
-    # As before: who shares may have been left the reserved cpus because of pens with cpus.
-    for group in sorted(penned, key=lambda group: _is_known_to_share(group, advice)):
-        with _Blame(group.containers[0]):
-            found = adopt_pen(group, advice, books, allocator.roster, allocator.pens)
-            homeless.extend(found)
-    for container, request in (*claims, *left):
-        with _Blame(container):
-            hint = advice.get(container.id)
-            if not allocator.adopt(container, request, others[container.id], hint):
-                homeless.append(container)
+            else:
+                cpus = container.cpus or NO_CPUS
+                is_intruder = hint is None and cpus.mask & others[container.id]
+                (since if advice and is_intruder else own).append((container, request))
+
+    def adopt_own(some: Iterable[tuple[Container, Request]]) -> None:
+        for container, request in some:
+            with _Blame(container):
+                hint = advice.get(container.id)
+                if not allocator.adopt(container, request, others[container.id], hint):
+                    left.append((container, request.as_shared()))
+
+    def adopt_pens(groups: Iterable[PennedContainers]) -> None:
+        for group in groups:
+            with _Blame(group.containers[0]):
+                found = adopt_pen(group, advice, books, allocator.roster, allocator.pens)
+                homeless.extend(found)
+
+    def adopt_each(some: Iterable[tuple[Container, Request]]) -> None:
+        for container, request in some:
+            with _Blame(container):
+                hint = advice.get(container.id)
+                if not allocator.adopt(container, request, others[container.id], hint):
+                    homeless.append(container)
+
+    # What an exclusive grant holds is legal for nobody else, so those come first; but who began on
+    # others' cpus since these were remembered takes none from pens. Who shares may have been left
+    # the reserved cpus because of them, and may have been promised more than a claim leaves.
+    adopt_own(own)
+    adopt_pens(group for group in penned if _may_own(group, advice))
+    adopt_own(since)
+    adopt_each(claims)
+    further = [group for group in penned if not _may_own(group, advice)]
+    adopt_pens(sorted(further, key=lambda group: _is_known_to_share(group, advice)))
+    places = {one.id: place for place, one in enumerate(running)}
+    adopt_each(sorted(left, key=lambda one: places[one[0].id]))
     books.expect_no_more()
     return homeless
+
+
+def _may_own(penned: PennedContainers, advice: Mapping[ContainerId, Advice]) -> bool:
+    """Whether a pen has cpus of its own as is remembered, or where nothing is of anybody."""
+    known = [advice[one.id] for one in penned.containers if one.id in advice]
+    return not advice or any(one.exclusive or one.rest for one in known)
 
 
 def _is_known_to_share(penned: PennedContainers, advice: Mapping[ContainerId, Advice]) -> bool:

@@ -123,12 +123,12 @@ class Roster:
         last = self._last_places.get(instance_key(container))
         if last is None or last.request.hints != self.classified[container.id].request.hints:
             return None
-        return last
+        return structs.replace(last, is_of_same=last.resources == container.resources)
 
     def place_in(self, pen_id: ContainerId, container: Container) -> LastPlace | None:
         """The last place of a container that was in a pen and asks for the same; else None."""
         last = self.last_place(container)
-        if last is None or last.grant.pen != pen_id or last.resources != container.resources:
+        if last is None or last.grant.pen != pen_id or not last.is_of_same:
             return None
         return last
 

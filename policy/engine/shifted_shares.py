@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...topology.model.machine import Level
 from ..annotations.preferences import parse_preferences
 from ..books.books import Books
+from ..books.ties import required_among
 from ..configuration.config import OnUnsatisfiable
 from ..model.container import Container, ContainerId
 from ..model.cpu_preference import MovePreference
@@ -49,11 +50,13 @@ class ShiftedShares:
         """Give containers that were narrowed for another, which is gone, what rules leave now.
 
         Those that were for a pen later, see `end`: who restarts is to find the pen's cpus again.
+        And those that could not make way once more.
         """
         if self._books.ledger.narrowed.ids:
             last = self._roster.last_place(self._roster.containers[gone])
             if last is None or last.pen is None:
-                self._due.update(dict.fromkeys(self._narrowed_for(gone)))
+                found = dict.fromkeys(self._narrowed_for(gone))
+                self._due.update(dict.fromkeys(filter(self._may_make_way, found)))
         if self._due:
             self.widen_due()
 
@@ -67,6 +70,14 @@ class ShiftedShares:
         self._due.update(dict.fromkeys(self._narrowed_for(gone)))
         if gone not in self._books.ledger.grants:
             self.widen_due()
+
+    def _may_make_way(self, held_as: ContainerId) -> bool:
+        """Whether rules let a container, or all in a pen, be narrowed; see `find_narrowings`."""
+        standing, residents = self._books.standing, self._books.affinity.residents
+        members = tuple(self._books.ledger.members(held_as)) or (held_as,)
+        if any(standing.of(one).hold_it for one in members):
+            return False
+        return not (standing.has_required_affinity and required_among(members, standing, residents))
 
     def _narrowed_for(self, gone: ContainerId) -> Iterator[ContainerId]:
         """Narrowed containers, and pens, that rules keep from the domains of one that is gone.

@@ -17,14 +17,17 @@ class LastPlace(Struct, frozen=True, kw_only=True):
     resources: Resources = Resources()
     disturbed: frozenset[ContainerId] = frozenset()
     """Owners of rules that did not hold beside it."""
+    is_of_same: bool = False
+    """Whether who comes back has the same resources: of its pod's, others may count less by now."""
 
     def holds(self, request: Request) -> bool:
         """Whether a request is for no more than what was asked for then."""
         before = self.request
         pages = before.hugepage_bytes
-        return (
-            (request.cpu_type, request.exclusive) == (before.cpu_type, before.exclusive)
-            and request.shared_milli <= before.shared_milli
+        if (request.cpu_type, request.exclusive) != (before.cpu_type, before.exclusive):
+            return False
+        return self.is_of_same or (
+            request.shared_milli <= before.shared_milli
             and request.memory_bytes <= before.memory_bytes
             and all(size <= pages.get(key, 0) for key, size in request.hugepage_bytes.items())
         )

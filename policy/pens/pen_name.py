@@ -48,7 +48,11 @@ def pen_by_numbers(
 
 
 def is_outside(container: Container) -> bool:
-    """Whether a container stays out of its pod's pen: an ephemeral one, or one that says so."""
-    if parse_preferences(container).pod_pool is False:
+    """Whether a container stays out of its pod's pen: an ephemeral one, or one that says so.
+
+    Or that is of a group, which may have had no room when it was adopted.
+    """
+    preferences = parse_preferences(container)
+    if preferences.pod_pool is False or preferences.group is not None:
         return True
     return _EPHEMERAL.fullmatch(container.name) is not None

@@ -9,6 +9,7 @@ from ..books.cpu_ledger import Ledger
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
 from .hint_demand import suitable_cpus
+from .judging.whole_cores import idle_cores
 from .placer import Failure, Placement
 
 
@@ -66,7 +67,10 @@ class Mover:
         sliceable = room.sliceable[pool_id]
         if sliceable < count:
             return _failure(f"{name}: {count} exclusive CPUs: {sliceable} free")
-        free = suitable_cpus(request, ledger.slice(pool_id), count)
+        free = ledger.slice(pool_id)
+        if request.whole_cores:
+            free &= idle_cores(self._picker.cores, self._tree.root.cpus.mask, free)
+        free = suitable_cpus(request, free, count)
         picked = self._picker.pick(free, count, request.priority, request.smt)
         if picked is None:
             return _failure(f"{name}: {count} exclusive CPUs that suit it are not free")

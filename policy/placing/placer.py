@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import NO_NODES, CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
+from ..books.named_cpus import claimed_part
 from ..hints.hint_score import scores
 from ..memory.memory_choice import MemoryChoice
 from ..memory.offers import Offer
@@ -24,7 +25,6 @@ from .judging.restriction import Restriction, names_text
 from .lineup import Lineup
 from .place_finder import PlaceFinder
 from .pool_choice import Chooser, Facts
-from .wishes.claimed_cpus import claimed_part
 
 
 class Placement(Struct, frozen=True, kw_only=True):
@@ -207,7 +207,7 @@ class Placer:
             reason = f"{self._tree.root.name}: {insisting[0].dropped()}"
             return Failure(refusal=Refusal(reason=reason))
         offer = memory.offer(root)
-        claimed = claimed_part(request, *self._ledger.free_for_all)
+        claimed = claimed_part(request.claimed, self._ledger)
         grant = grant_of(request, root, claimed, claimed & self._tree.root.isolated, offer)
         placement = Placement(
             booking=Booking(grant=grant, offer=offer),

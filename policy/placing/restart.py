@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
+from ..books.named_cpus import can_spare
 from ..model.container import ContainerId
-from ..model.grant import Dropped, Grant, PoolId, Refusal
+from ..model.grant import Dropped, Grant, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from .growth import are_together, held_back, kept_in, reaches_of_blockers
@@ -70,7 +71,7 @@ class RestartPlacer:
         if not held.cpu_type is request.cpu_type is CpuType.NORMAL:
             return None
         sharable = own & ~held.isolated.mask
-        count, is_free = sharable.bit_count(), self._can_spare(pool_id, sharable)
+        count, is_free = sharable.bit_count(), can_spare(sharable, pool_id, ledger)
         is_free &= not own & ~sharable & ~ledger.free_isolated[pool_id]
         region = -1 if held.within is None else held.within.mask
         if own.bit_count() != request.exclusive or not is_free:
@@ -109,18 +110,6 @@ class RestartPlacer:
             placement,
             booking=replace(booking, grant=grant, lifted=lifted),
         )
-
-    def _can_spare(self, pool_id: PoolId, cpus: int) -> bool:
-        """Whether these very cpus of a pool may be taken, and all below have what they owe.
-
-        Elsewhere they choose themselves which ones they keep for that.
-        """
-        ledger, masks = self._ledger, self._tree.masks
-        owed = ledger.narrowed.owed(ledger.free_sharable[-1], ledger.sharable_version)
-        if cpus & (~ledger.free_sharable[pool_id] | owed):
-            return False
-        inside = [PoolId(one) for one in self._tree.subtree(pool_id) if cpus & masks[one]]
-        return all((cpus & masks[one]).bit_count() <= ledger.sliceable(one) for one in inside)
 
     def plan_back(
         self, request: Request, last: LastPlace, judgement: Judgement | None, failure: Failure

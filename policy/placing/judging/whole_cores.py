@@ -13,13 +13,11 @@ def whole_core_rule(
 ) -> Restriction | None:
     """The cpus outside of idle cores, as those that a container must not have; None: any will do.
 
-    `usable` and `free` are masks. Of a machine with cores of several kinds those with the most
-    threads count: so many cpus were asked for as make whole cores of these.
+    `usable` and `free` are masks.
     """
     if not request.whole_cores:
         return None
-    full = cores.by_free_count(usable)[-1]
-    idle = cores.members(cores.idle(free) & full)
+    idle = idle_cores(cores, usable, free)
     setting = effective(container.pod.annotations, HIDE_KEY, container.name)
     return Restriction(
         text=setting.key if setting is not None else HIDE_KEY,
@@ -29,3 +27,13 @@ def whole_core_rule(
         wanted="idle cores",
         forbidden=usable & ~idle,
     )
+
+
+def idle_cores(cores: CpuBlocks, usable: int, free: int) -> int:
+    """A mask of the cpus of full cores whose threads are all free; `usable`, `free`: masks.
+
+    Of a machine with cores of several kinds those with the most threads count: so many cpus were
+    asked for as make whole cores of these.
+    """
+    full = cores.by_free_count(usable)[-1]
+    return cores.members(cores.idle(free) & full)

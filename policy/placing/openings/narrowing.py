@@ -137,8 +137,8 @@ def _in_several_domains(
         here = region & search.tree.masks[pool_id]
         if not (looks and here & near and search.fits(pool_id, here)):
             continue
-        part = here & ~near
-        for index in islice(bits(domains.indexes(narrowest, here & near)), looks):
+        part, serving = here & ~near, here & near & search.serving(pool_id)
+        for index in islice(bits(domains.indexes(narrowest, serving)), looks):
             looks -= 1
             wider = part | here & domains.members(narrowest, index)
             leaving = _leaving(standing, wider, domains)

@@ -193,6 +193,11 @@ class OpeningSearch:
             return isolated
         return ledger.free_sharable[pool_id]
 
+    def serving(self, pool_id: int) -> int:
+        """A mask of the cpus of a pool of which some may serve the newcomer, as its own or not."""
+        shared = self.ledger.free_sharable[pool_id] if self.request.needs_shared_cpu else 0
+        return self._left(pool_id) | shared
+
     def exclusive(self, pool_id: int, region: int) -> int:
         """A mask of cpus of a region that the newcomer could have for itself."""
         known = self._own.get((pool_id, region))

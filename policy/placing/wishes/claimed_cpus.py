@@ -1,25 +1,12 @@
 """Cpus that others than the policy gave to a container: they are taken, and nobody else's.
 
-The container is left alone. What is booked never takes the last cpus owed to shared containers: the
-environment that tells of a claim is written by whoever may create pods.
+The container is left alone.
 """
 
-from ....topology.sets.cpuset import CpuSet
 from ...model.container import Container
 from ...model.grant import Grant
 from ...model.request import Request
 from ...text.errors import Problem
-
-
-def claimed_part(request: Request, sharable: int, count: int, isolated: int) -> CpuSet:
-    """The cpus of a claim that can be booked for its container; all of it as a rule.
-
-    Masks of what is free: `count` of the sharable cpus may be taken, and all isolated ones.
-    """
-    if not request.claimed:
-        return CpuSet()
-    cpus = request.claimed.mask & (sharable | isolated)
-    return CpuSet(cpus) if (cpus & ~isolated).bit_count() <= count else CpuSet()
 
 
 def unbooked_claim(container: Container, request: Request, grant: Grant) -> Problem | None:

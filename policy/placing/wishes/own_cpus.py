@@ -14,6 +14,7 @@ from ...annotations.own_cpu_values import AS_REQUESTED
 from ...annotations.preferences import Preferences
 from ...configuration.config import Config, OnUnsatisfiable
 from ...model.container import Container, Pod
+from ...model.cpu_preference import SmtPreference
 from ...model.grant import Grant
 from ...model.request import CpuType, Isolation, Request
 from ...text.errors import Problem
@@ -73,10 +74,13 @@ def with_own_cpus(
     threads = machine.threads_per_core_max if machine is not None else 1
     if not preferences.whole_cores or not request.exclusive or threads == 1:
         return request
+    # One thread of each of more cores would leave their siblings to others.
+    smt = SmtPreference.ANY if request.smt is SmtPreference.SPREAD else request.smt
     return replace(
         request,
         exclusive=threads * request.exclusive,
         whole_cores=True,
+        smt=smt,
         fallback=request if can_yield else None,
     )
 

@@ -9,10 +9,10 @@ from msgspec import structs
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.container import Container, ContainerId, Resources
 from pinfold.policy.model.grant import Grant, GrantKind
 from pinfold.policy.model.pinning import Change
-from pinfold.topology.sets.cpuset import CpuSet
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.policy.engine.ruled_pods import (
     apart,
     container_of,
@@ -215,6 +215,24 @@ def test_a_restart_leaves_idle_cpus_to_those_who_have_them(is_remembered: bool) 
     assert given_back is not None
     assert told(decision.changes) == {container.id: str(CpuSet.parse("1-7") - given_back)}
     engine.check()
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_who_was_adopted_on_reserved_cpus_stays_there_at_a_restart(is_remembered: bool) -> None:
+    """As one without the wish: it has other cpus at the next event."""
+    engine = engine_of(SPEC)
+    one = structs.replace(user(), resources=Resources(), cpus=CpuSet.of(0), mems=NodeSet.of(0))
+    engine.adopt(one)
+    known = engine.pinning(one.id)
+    assert known is not None
+    assert str(known.cpus) == "0"
+    remembered: Mapping[ContainerId, Advice] = engine.snapshot().advice() if is_remembered else {}
+    restarted = Engine(engine.machine, engine.config)
+    assert restarted.synchronize([one], remembered).changes == ()
+    assert restarted.pinning(one.id) == known
+    changes = restarted.create(container_of("own", 1)).changes
+    assert told(changes) == {one.id: "1-3,5-7"}
+    restarted.check()
 
 
 def test_another_configuration_reserves_idle_cpus() -> None:

@@ -308,3 +308,99 @@ def test_a_claim_of_cpus_that_are_anothers_takes_them_from_nobody_at_a_restart(
     assert again.grants[owner.id].exclusive == cpus
     assert str(again.grants[claimer.id].exclusive) == "6-7"
     again.check()
+
+
+POD_POOL = {"pod-pool.pinfold.dev/pod": "true"}
+
+
+@pytest.mark.parametrize(
+    ("milli", "began_on"),
+    [
+        pytest.param(500, "0-15", id="nobody pinned it"),
+        pytest.param(1000, "4", id="somebody else gave it one of them"),
+    ],
+)
+def test_who_began_while_we_were_away_takes_from_no_pod_what_is_remembered_of_it(
+    milli: int, began_on: str
+) -> None:
+    engine, pod = Engine(NODES, CONFIG), running("pod", 2000, annotations=POD_POOL)
+    own = engine.create(pod).pinning.cpus
+    assert str(own) == "4-5"
+    before = engine.snapshot()
+    stranger = running("stranger", milli, began_on)
+    again = Engine(NODES, CONFIG)
+    synchronized = again.synchronize([*before.running(), stranger], before.advice())
+    assert [one.container_id for one in synchronized.changes] == [stranger.id]
+    assert again.snapshot().pens == before.pens
+    told = again.pinning(stranger.id)
+    assert told is not None
+    assert told.cpus is not None
+    assert own is not None
+    assert not told.cpus & own
+    again.check()
+
+
+@pytest.mark.parametrize("milli", [0, 9500], ids=["as it asks for nothing", "with a pen"])
+def test_a_claim_of_cpus_on_which_a_stranger_began_comes_before_pods_that_share(
+    milli: int,
+) -> None:
+    """Too much is promised, as cpus went offline: the last to be adopted have nothing left."""
+    engine = Engine(NODES, CONFIG)
+    claimer = replace(running("claimer", 1000), claimed=CpuSet.of(15))
+    engine.create(claimer)
+    for name in ("one", "other"):
+        pod = running(name, 5500, annotations=POD_POOL)
+        engine.create(replace(pod, pod=replace(pod.pod, qos=QosClass.BURSTABLE)))
+    engine, _ = engine.reconfigured(CONFIG, without(NODES, CpuSet.parse("2-3,6-7,10-11")))
+    assert str(engine.grants[claimer.id].exclusive) == "15"
+    before = engine.snapshot()
+    again = Engine(engine.machine, CONFIG)
+    stranger = running("stranger", milli, "1,4-5,8-9,12-15", annotations=POD_POOL if milli else {})
+    stranger = replace(stranger, pod=replace(stranger.pod, qos=QosClass.BURSTABLE))
+    again.synchronize([*before.running(), stranger], before.advice())
+    assert str(again.grants[claimer.id].exclusive) == "15"
+    assert before.pens.items() <= again.snapshot().pens.items()
+    again.check()
+
+
+@pytest.mark.parametrize("qos", [QosClass.GUARANTEED, QosClass.BURSTABLE])
+def test_a_container_that_began_on_all_cpus_moves_nobody_of_its_pod(qos: QosClass) -> None:
+    """It restarted, and nobody pinned it: the daemon was away."""
+    engine = Engine(NODES, CONFIG)
+    one = running("one", 1000, annotations=POD_POOL)
+    one = replace(one, pod=replace(one.pod, qos=qos, resources=Resources(cpu_request_milli=3000)))
+    other, third = (replace(one, id=ContainerId(name), name=name) for name in ("other", "third"))
+    first = running("first", 2000)
+    for each in (first, one, other):
+        engine.create(each)
+    engine.remove(first.id)
+    before = engine.snapshot()
+    again = Engine(NODES, CONFIG)
+    listed = [*before.running(), replace(third, cpus=CpuSet.parse("0-15"))]
+    synchronized = again.synchronize(listed, before.advice())
+    assert again.snapshot().pens == before.pens
+    assert [again.pinning(each.id) for each in (one, other)] == [
+        before.pinnings[each.id] for each in (one, other)
+    ]
+    assert again.grants[third.id].pen == before.grants[one.id].pen
+    assert [each.container_id for each in synchronized.changes] == [third.id]
+    again.check()
+
+
+def test_who_belongs_to_a_group_without_room_is_not_taken_into_its_pods_pen() -> None:
+    """It runs already, outside of the group, and its pod begins a pen beside it."""
+    engine = Engine(NODES, CONFIG)
+    size = Resources(cpu_request_milli=2000, cpu_limit_milli=2000)
+    grouped = {"group.pinfold.dev/container.one": "blue"}
+    one, other = (replace(running(name, 2000), name=name) for name in ("one", "other"))
+    pod = replace(one.pod, id=PodId("pod"), uid="pod", name="pod", annotations=grouped)
+    one, other = (replace(each, pod=replace(pod, resources=size)) for each in (one, other))
+    crowd = running("crowd", 14500)
+    engine.create(replace(crowd, pod=replace(crowd.pod, qos=QosClass.BURSTABLE)))
+    engine.adopt(one)
+    assert engine.grants[one.id].pen is None
+    engine.remove(crowd.id)
+    engine.create(other)
+    assert engine.grants[one.id].pen is None
+    engine.update(one.id, replace(one.resources, cpu_request_milli=1000, cpu_limit_milli=1000))
+    engine.check()

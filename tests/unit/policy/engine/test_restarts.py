@@ -195,6 +195,19 @@ def test_a_claim_that_is_back_where_memory_is_short_books_no_cpu_beside_it(
     engine.check()
 
 
+@pytest.mark.parametrize("cpu", range(1, 8))
+def test_a_claim_takes_any_cpu_that_a_pool_can_spare(cpu: int) -> None:
+    """Also one that the pool would keep for its shared containers, had it the choice."""
+    engine = engine_of("socket:2 core:4 mem:4G")
+    for name, share in (("one", 0.5), ("other", 0.5), ("wide", 4.5)):
+        placed(engine, container_of(name, share))
+    claimer = replace(sized("it", 1, GIB), claimed=CpuSet.of(cpu))
+    decision = engine.create(claimer)
+    assert isinstance(decision.result, Grant)
+    assert (str(decision.result.exclusive), decision.degraded) == (str(cpu), "")
+    engine.check()
+
+
 def test_its_share_of_overbooked_cpus_is_kept_for_nobody_else() -> None:
     """Two that run already ask for more than there is; each of them comes back."""
     engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
@@ -577,4 +590,49 @@ def test_who_is_driven_from_a_companion_keeps_apart_from_others_all_the_same() -
     assert placed(engine, late) == "1-2"
     assert placed(engine, replace(it, id=ContainerId("it-1"))) == "1-2"
     assert cpus(engine, late) == "8-15"
+    engine.check()
+
+
+@pytest.mark.parametrize("is_resized", [True, False], ids=["its pod is resized", "its pod ends"])
+def test_what_counts_of_its_pods_numbers_by_now_does_not_refuse_it(is_resized: bool) -> None:
+    """Of a pod on reserved cpus its numbers count once, in whichever container comes first."""
+    whole = sized("it", 2, GIB).resources
+    system = sized("it", 2, GIB).pod
+    system = replace(system, namespace="kube-system", resources=whole)
+    one, other = (
+        replace(sized(name, 2, GIB), pod=replace(system, qos=QosClass.BURSTABLE))
+        for name in ("one", "other")
+    )
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    for each in (one, other):
+        assert isinstance(engine.create(each).result, Grant)
+    assert engine.grants[other.id].memory_bytes == 0
+    crowd(engine, 2 * GIB)
+    if is_resized:
+        larger = replace(whole, memory_request_bytes=2 * GIB, memory_limit_bytes=2 * GIB)
+        assert engine.resize_pod(other.pod, larger) == ()
+    else:
+        ended(engine, one.id)
+    ended(engine, other.id)
+    again = engine.create(replace(other, id=ContainerId("other-1"))).result
+    assert isinstance(again, Grant), again
+    assert again.memory_bytes == GIB
+    engine.check()
+
+
+def test_who_could_not_make_way_once_more_waits_until_who_restarts_is_gone_for_good() -> None:
+    """Another one must be with it by now, and that may not hold on fewer cpus."""
+    engine = engine_of("socket:2 numa:2 core:4 mem:4G", "cpuset:0")
+    wide = container_of("wide", 9.5, apart(term("numa", "web")), fails=True)
+    web = container_of("web", 1)
+    for one in (wide, web, container_of("friend", 0.1, near(term("socket", "wide")))):
+        placed(engine, one)
+    before = cpus(engine, wide)
+    assert before == "1-3,8-15"
+    engine.stop(web.id)
+    again = replace(web, id=ContainerId("again"))
+    assert placed(engine, again) == "4"
+    assert cpus(engine, wide) == before
+    ended(engine, again.id)
+    assert cpus(engine, wide) == "1-15"
     engine.check()

@@ -17,6 +17,7 @@ from tests.unit.policy.engine.ruled_pods import (
     container_of,
     cpus,
     engine_of,
+    placed,
     term,
 )
 
@@ -80,6 +81,18 @@ def test_a_large_newcomer_has_several_domains_left_to_it(cpu: int, place: str) -
     assert isinstance(result, Grant) is bool(place)
     assert not place or cpus(engine, web) == place
     engine.check()
+
+
+def test_nobody_leaves_a_domain_without_isolated_cpus_for_who_needs_those() -> None:
+    """They are in the first socket and in the last; the resident has room in two others."""
+    engine = engine_of("socket:4 core:4 mem:4G isolated:1,13")
+    wide = container_of("wide", 4.5, apart(term("socket", "web")), fails=True)
+    assert placed(engine, wide) == "2-12,14-15"
+    needs_isolated = {"require-isolated-cpus.resource-policy.nri.io/pod": "true"}
+    web = container_of("web", 2, annotations=needs_isolated, fails=True)
+    assert placed(engine, web) == "1,13"
+    assert cpus(engine, wide) == "4-11"
+    assert engine.decisions[wide.id].unmet == ()
 
 
 def test_who_makes_way_at_a_narrow_level_does_so_whatever_others_ask_for_at_wider_ones() -> None:

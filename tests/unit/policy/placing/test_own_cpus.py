@@ -110,6 +110,17 @@ def test_requests_are_tried_from_own_cpus_down_to_none(
     assert chain(classifier.classify(container(annotations, milli, qos)).request) == expected
 
 
+@pytest.mark.parametrize("smt", ["pack", "spread", "hide", "any"])
+def test_whole_cores_are_as_few_as_asked_for_whatever_smt_says(smt: str) -> None:
+    engine = Engine(THREADS, Config())
+    wish = {HIDE: "whole-cores", "smt.pinfold.dev": smt}
+    decision = engine.create(container(wish, 2000, QosClass.GUARANTEED))
+    assert isinstance(decision.result, Grant)
+    picked = decision.result.exclusive.mask
+    cores = [one.mask for one in THREADS.cores if one.mask & picked]
+    assert (len(cores), sum(cores)) == (2, picked)
+
+
 def test_whole_cores_are_cpus_where_cores_have_one_thread() -> None:
     classifier = Classifier(Config(), machine=SINGLE)
     request = classifier.classify(

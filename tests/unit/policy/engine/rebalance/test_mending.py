@@ -143,3 +143,36 @@ def test_a_move_elsewhere_than_where_the_rules_would_hold_is_refused() -> None:
     result = engine.move(move.container.id, engine.tree.root.id).result
     assert isinstance(result, Refusal)
     assert f"its rules would hold in {move.after.pool} by now" in result.reason
+
+
+def on_half_cores() -> tuple[Engine, Container]:
+    """A container that wants a whole core where only halves are left, and there are some by now."""
+    engine = engine_of("socket:2 core:3 thread:2 mem:8G", "cpuset:0-1")
+    for name in "abc":
+        there = {"pool-name.pinfold.dev/pod": "socket #1", "smt.pinfold.dev/pod": "spread"}
+        placed(engine, container_of(name, 1, annotations=there))
+    full = container_of("full", 4, annotations={"pool-name.pinfold.dev/pod": "socket #0"})
+    placed(engine, full)
+    whole = {"hide-hyperthreads.resource-policy.nri.io/pod": "whole-cores"}
+    wants = container_of("wants", 1, annotations=whole)
+    placed(engine, wants)
+    assert "it wants idle cores" in engine.decisions[wants.id].unmet[0]
+    engine.remove(full.id)
+    return engine, wants
+
+
+def test_who_wants_whole_cores_is_moved_to_some() -> None:
+    engine, wants = on_half_cores()
+    plan = rebalance(engine.snapshot(), RebalanceBudget(moves_exclusive=True))
+    carried_out(engine, plan)
+    assert len(plan.moves) == 1
+    assert str(engine.grants[wants.id].exclusive) == "2-3"
+    assert engine.decisions[wants.id].unmet == ()
+
+
+def test_who_has_whole_cores_is_not_moved_to_halves() -> None:
+    engine, wants = on_half_cores()
+    engine.move(wants.id, engine.tree.pools[0].id)
+    assert str(engine.grants[wants.id].exclusive) == "2-3"
+    assert isinstance(engine.move(wants.id, engine.tree.pools[1].id).result, Refusal)
+    assert str(engine.grants[wants.id].exclusive) == "2-3"

@@ -1,0 +1,39 @@
+"""Named cpus: whether pools can spare these very ones, as a claim or an older grant names them.
+
+`Ledger.slice` chooses by itself which cpus pools keep for what they owe their shared containers.
+"""
+
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
+from ..model.grant import PoolId
+from .cpu_ledger import Ledger
+
+
+def claimed_part(claimed: CpuSet | None, ledger: Ledger) -> CpuSet:
+    """The cpus of a claim that can be booked for its container; all of it as a rule.
+
+    What is booked never takes the last cpus owed to shared containers: the environment that tells
+    of a claim is written by whoever may create pods.
+    """
+    if not claimed:
+        return NO_CPUS
+    root = ledger.tree.root.id
+    isolated = claimed.mask & ledger.free_isolated[root]
+    sharable = claimed.mask & ledger.free_sharable[root]
+    if not can_spare(sharable, root, ledger):
+        sharable &= ledger.slice(root)
+        if sharable.bit_count() > ledger.sliceable(root):
+            return NO_CPUS
+    return CpuSet(sharable | isolated)
+
+
+def can_spare(cpus: int, pool_id: PoolId, ledger: Ledger) -> bool:
+    """Whether these cpus of a pool may be taken, and all below have what they owe.
+
+    O(pools inside).
+    """
+    masks = ledger.tree.masks
+    owed = ledger.narrowed.owed(ledger.free_sharable[-1], ledger.sharable_version)
+    if cpus & (~ledger.free_sharable[pool_id] | owed):
+        return False
+    inside = [PoolId(one) for one in ledger.tree.subtree(pool_id) if cpus & masks[one]]
+    return all((cpus & masks[one]).bit_count() <= ledger.sliceable(one) for one in inside)
