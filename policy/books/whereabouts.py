@@ -4,11 +4,14 @@ For the rules of one newcomer, while nothing changes: equal questions are answer
 many rules ask them.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from functools import cached_property
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property, reduce
+from itertools import compress
 from typing import Final
 
 from ...topology.model.machine import Level
+from ...topology.sets.bits import bits_by_count, mask_where, selectors
 from ..model.container import Container, ContainerId
 from .books import Books
 
@@ -39,6 +42,7 @@ class Whereabouts:
         self._counts: dict[tuple[Level, int, int], Mapping[int, int]] = {}
         self._placed: dict[int, tuple[Container, ...]] = {}
         self._looked_at = 0
+        self._owners_looked_at = 0
         self._cpus: dict[int, int] = {}
         self._exclusive: dict[int, int] = {}
         self._sizes: dict[int, Mapping[int, int]] = {}
@@ -58,14 +62,18 @@ class Whereabouts:
         found = self._placed.get(places)
         if found is None:
             grants, residents = self._books.ledger.grants, self._books.affinity.residents
-            some = residents.containers(places)
-            found = self._placed[places] = tuple([one for one in some if one.id in grants])
+            if places.bit_count() > _FEW:
+                found = tuple(residents.containers(places & self._granted))
+            else:
+                some = residents.containers(places)
+                found = tuple([one for one in some if one.id in grants])
+            self._placed[places] = found
         return found
 
     def on(self, cpus: int, places: int) -> int:
         """The containers of a set that run on some of these cpus.
 
-        O(set) of a few, and of more O(different sets of cpus), once for the same cpus.
+        O(set) of a few, and of more O(everyone), once for the same cpus.
         """
         if not places:
             return 0
@@ -82,11 +90,8 @@ class Whereabouts:
     def _on(self, cpus: int) -> int:
         found = self._present.get(cpus)
         if found is None:
-            found = 0
-            for presence, members in self._by_presence:
-                if presence & cpus:
-                    found |= members
-            self._present[cpus] = found
+            here = map(bool, map(cpus.__and__, self._by_place))
+            found = self._present[cpus] = mask_where(here)
         return found
 
     def cpus_of(self, container_id: ContainerId) -> int:
@@ -113,7 +118,7 @@ class Whereabouts:
         return known
 
     def cpus(self, places: int) -> int:
-        """A mask of the cpus on which the containers of a set run. O(different sets of cpus)."""
+        """A mask of the cpus on which the containers of a set run. O(set), once."""
         mask = self._cpus.get(places)
         if mask is None:
             mask = self._cpus[places] = self._cpus_on(places)
@@ -126,21 +131,29 @@ class Whereabouts:
         """
         mask = self._exclusive.get(places)
         if mask is None:
-            ledger, mask = self._books.ledger, 0
-            for one in self.placed(places):
-                grant = ledger.grants[one.id]
-                is_inside = grant.pen is not None and grant.pen != self._pen
-                mask |= (ledger.counted(one.id) if is_inside else grant).exclusive.mask
-            self._exclusive[places] = mask
+            residents = self._books.affinity.residents
+            self._owners_looked_at += places.bit_count()
+            # A look at everyone is worth it once as many were looked at.
+            if self._owners_looked_at > len(residents):
+                own: Iterable[int] = compress(self._own_by_place, selectors(places))
+            else:
+                own = self._owns([one.id for one in self.placed(places)])
+            mask = self._exclusive[places] = reduce(int.__or__, own, 0)
         return mask
 
+    def _owns(self, container_ids: Iterable[ContainerId]) -> list[int]:
+        ledger, pen, found = self._books.ledger, self._pen, list[int]()
+        for container_id in container_ids:
+            grant = ledger.grants.get(container_id)
+            if grant is not None and grant.pen is not None and grant.pen != pen:
+                grant = ledger.counted(container_id)
+            found.append(0 if grant is None else grant.exclusive.mask)
+        return found
+
     def _cpus_on(self, places: int) -> int:
-        mask = 0
         if self._are_many(places):
-            for presence, members in self._by_presence:
-                if members & places:
-                    mask |= presence
-            return mask
+            return reduce(int.__or__, compress(self._by_place, selectors(places)), 0)
+        mask = 0
         some = list(self._books.affinity.residents.ids(places))
         known = self.know(some)
         for container_id in some:
@@ -153,7 +166,7 @@ class Whereabouts:
         """The domains of a level with usable cpus, by how many of some containers are in them.
 
         Domains are bits of a mask. `without`: a few of the containers that are not counted. O(these
-        and different counts), and O(different sets of cpus) once for the same containers.
+        and different counts), and O(set) once for the same containers.
         """
         key = level, places, usable
         found = self._counts.get(key)
@@ -187,14 +200,11 @@ class Whereabouts:
         return known
 
     def _sizes_of(self, places: int) -> Mapping[int, int]:
-        found: dict[int, int] = {}
         if self._are_many(places):
-            for presence, members in self._by_presence:
-                if count := (members & places & self._granted).bit_count():
-                    found[presence] = count
-            return found
+            return Counter(compress(self._by_place, selectors(places & self._granted)))
         some = self.placed(places)
         known = self.know([one.id for one in some])
+        found: dict[int, int] = {}
         for one in some:
             presence = known[one.id]
             found[presence] = found.get(presence, 0) + 1
@@ -206,53 +216,23 @@ class Whereabouts:
         return self._looked_at > _FEW
 
     @cached_property
-    def _by_presence(self) -> Iterable[tuple[int, int]]:
-        """The cpus that some containers run on, and which these are; most share a pool's cpus."""
-        members: dict[int, int] = {}
-        residents = self._books.affinity.residents
-        everyone = list(residents.ids(residents.everyone))
-        known = self.know(everyone)
-        for container_id in everyone:
-            presence = known[container_id]
-            members[presence] = members.get(presence, 0) | residents.place(container_id)
-        return tuple(members.items())
+    def _by_place(self) -> Sequence[int]:
+        """The cpus of everyone, by places."""
+        ids = self._books.affinity.residents.ids_by_place
+        known = self.know(ids)
+        return [known[one] for one in ids]
+
+    @cached_property
+    def _own_by_place(self) -> Sequence[int]:
+        """The cpus that everyone has for itself, by places."""
+        return self._owns(self._books.affinity.residents.ids_by_place)
 
     @cached_property
     def _granted(self) -> int:
-        residents, places = self._books.affinity.residents, 0
-        for container_id in self._books.ledger.grants:
-            places |= residents.place(container_id)
-        return places
-
-
-def bits_by_count(every: int, masks: Iterable[tuple[int, int]]) -> Mapping[int, int]:
-    """The bits of `every` by how often they are in some masks, each of which counts several times.
-
-    All bits are counted at once: the digits of their sums, in binary, are masks themselves.
-    """
-    digits: list[int] = []
-    for mask, count in masks:
-        place = 0
-        while count:
-            if count & 1:
-                _add(digits, place, mask)
-            count >>= 1
-            place += 1
-    found = {0: every} if every else {}
-    for place, digit in enumerate(digits):
-        for number, bits in list(found.items()):
-            if inside := bits & digit:
-                found[number | 1 << place] = inside
-                if bits != inside:
-                    found[number] = bits ^ inside
-                else:
-                    del found[number]
-    return found
-
-
-def _add(digits: list[int], place: int, carry: int) -> None:
-    while carry:
-        while place >= len(digits):
-            digits.append(0)
-        digits[place], carry = digits[place] ^ carry, digits[place] & carry
-        place += 1
+        """Everyone who holds something, as a set."""
+        residents, grants = self._books.affinity.residents, self._books.ledger.grants
+        found = residents.everyone
+        for container_id in residents.ids(found):
+            if container_id not in grants:
+                found ^= residents.place(container_id)
+        return found

@@ -7,7 +7,6 @@ is not there only because others have those cpus for themselves, must not follow
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from operator import not_
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -16,13 +15,9 @@ from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant, PoolId
-from ..model.request import CpuType
 from .judging.judgement import Judgement
-from .judging.restriction import Restriction, in_the_way
+from .judging.restriction import Restriction
 from .openings.narrowing import standing_cpus
-
-# A member of an enum is looked up by a call of Python.
-_PRESERVE: Final = CpuType.PRESERVE
 
 
 def held_back(
@@ -114,35 +109,6 @@ def closed_pools(
         if pool_id not in one.closed_pools and not (firmly and one.can_break)
         for closed in one.closed_pools
     }
-
-
-def reaches_of_blockers(rules: Iterable[Restriction], books: Books) -> Mapping[ContainerId, int]:
-    """The `Books.reach` of all containers that are in the way of some rules."""
-    ids = list({other.id: None for some in in_the_way(rules) for other in some})
-    return dict(zip(ids, books.reaches(ids), strict=True))
-
-
-def are_together(
-    rule: Restriction, cpus: int, own: int, reaches: Mapping[ContainerId, int], books: Books
-) -> bool:
-    """Whether a container on these cpus shares a domain with some of whom a rule keeps it apart.
-
-    `own`: those of them that nobody else has any more. `reaches`: see `reaches_of_blockers`.
-    """
-    here, ledger = books.domains.covering(rule.level, cpus), books.ledger
-    # All that is left to those whose last cpus these are: in wider pools, or the system's.
-    rest = ledger.free_sharable[books.tree.root.id] & ~own | books.tree.root.reserved.mask
-    for one in rule.blockers:
-        # One in a pen is in all of it, whichever part it runs on.
-        presence = reaches[one.id]
-        # Whose cpus are left alone runs on those too that are another's own.
-        if presence & own and ledger.grants[one.id].cpu_type is not _PRESERVE:
-            presence &= ~own
-            if not presence and not rest & ~here:
-                return True
-        if presence & here:
-            return True
-    return False
 
 
 def is_outside(rule: Restriction, cpus: int, books: Books) -> bool:

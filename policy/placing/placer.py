@@ -17,12 +17,13 @@ from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
-from .growth import are_together, held_back, kept_in, reaches_of_blockers
+from .growth import held_back, kept_in
 from .hint_demand import reserved_objection
 from .judging.judge import Judge
 from .judging.judgement import Judgement
 from .judging.restriction import Restriction, names_text
 from .lineup import Lineup
+from .nearby import Nearby
 from .place_finder import PlaceFinder
 from .pool_choice import Chooser, Facts
 
@@ -122,11 +123,9 @@ class Placer:
             broken = (*broken, *judgement.passed_by(cpus))
             if own and broken:
                 # Of a domain of which it has all that they had they are out.
-                reaches, books = reaches_of_blockers(broken, self._books), self._books
+                nearby = Nearby(broken, cpus, own, self._books, judgement.seen)
                 broken = tuple(
-                    one
-                    for one in broken
-                    if not one.blockers or are_together(one, cpus, own, reaches, books)
+                    one for one in broken if not one.blockers or nearby.has_blockers(one)
                 )
             grant = replace(grant, beside=judgement.beside(cpus, own))
             if judgement.passed and grant.has_shared_part:

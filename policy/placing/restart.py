@@ -13,9 +13,10 @@ from ..model.container import ContainerId
 from ..model.grant import Dropped, Grant, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
-from .growth import are_together, held_back, kept_in, reaches_of_blockers
+from .growth import held_back, kept_in
 from .judging.judgement import Judgement
 from .judging.restriction import names_text
+from .nearby import Nearby
 from .placer import Failure, Placement, Placer, grant_of
 
 RESTARTED: Final = "restarted"
@@ -157,10 +158,8 @@ class RestartPlacer:
             return placement
         cpus = self._cpus_of(replace(grant, within=held.within))
         told = judgement.told_at(cpus, self._tree.around(held.pool_id, cpus))
-        reaches = reaches_of_blockers(told, books)
-        broken = tuple(
-            one for one in told if one.closed_pools or are_together(one, cpus, own, reaches, books)
-        )
+        nearby = Nearby(told, cpus, own, books)
+        broken = tuple(one for one in told if one.closed_pools or nearby.has_blockers(one))
         exempt = judgement.passed_by(cpus)
         firm = [one for one in broken if one.blockers and not one.can_break and one not in exempt]
         if any(one.is_own or not last.disturbed.issuperset(one.blocker_ids) for one in firm):

@@ -103,10 +103,10 @@ class PoolTree(Struct, frozen=True, kw_only=True):
         """The narrowest pool with all of some cpus; the root if none has. O(depth)."""
         lowest = (cpus & -cpus).bit_length() - 1
         pool_id = PoolId(self.deepest[lowest]) if lowest < len(self.deepest) else self.root.id
-        if not cpus & ~self.masks[pool_id]:
+        if cpus & self.masks[pool_id] == cpus:
             return pool_id
         for one in self.ancestors[pool_id]:
-            if not cpus & ~self.masks[one]:
+            if cpus & self.masks[one] == cpus:
                 return one
         return self.root.id
 

@@ -2,10 +2,12 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from ...topology.model.machine import Level
+from ...topology.sets.bits import bits_by_count
 from ...topology.sets.cpuset import iter_bits, lowest_cpu
 from ..pools.domains import Domains
 
@@ -24,10 +26,17 @@ class _OfLevel(NamedTuple):
     """Those cpus, as a mask."""
     by_weight: tuple[tuple[int, int], ...]
     """Domains of one weight together, as masks: there are far fewer weights than domains."""
-    falling: tuple[tuple[int, int], ...]
-    """The same for all domains, those too that do not pull, the greatest weight first."""
     holders: Mapping[int, int]
     firsts: Sequence[int]
+
+
+class _Falling(NamedTuple):
+    """All weights of the domains of one level, the greatest first."""
+
+    level: Level
+    weights: Sequence[int]
+    upto: Sequence[int]
+    """For each the domains with it or a greater one, as masks."""
 
 
 class _Ranked(NamedTuple):
@@ -35,6 +44,8 @@ class _Ranked(NamedTuple):
 
     upto: int
     """They and all that it likes better, as a mask."""
+    better: int
+    """The latter alone."""
     cpus: int
     score: int | None
     """That of all or some of them; None where they differ at single levels."""
@@ -53,6 +64,8 @@ class Pulls:
         self._reach = 0
         self._pulling: dict[Level, int] = {}
         self._levels: Sequence[_OfLevel] = ()
+        self._falling: Sequence[_Falling] | None = None
+        """None: nobody has asked yet."""
         self._ranked: tuple[_Ranked, ...] | None = None
         self._are_ranked = True
         """Whether all that are in one place there score alike."""
@@ -96,18 +109,23 @@ class Pulls:
         by_domains: dict[int, int] = {}
         for cpus, count in sizes.items():
             lowest = lowest_cpu(cpus)
-            if cpus & ~holders.get(lowest, 0) or not cpus:
+            if cpus & holders.get(lowest, 0) != cpus or not cpus:
                 # Containers on different cpus are in the same wide domains.
                 indexes = domains.indexes(level, cpus)
-                by_domains[indexes] = by_domains.get(indexes, 0) + weight * count
+                by_domains[indexes] = by_domains.get(indexes, 0) + count
                 continue
             # Those with cpus of their own are many, and most are in one domain.
             first = firsts[lowest]
             of_level[first] = of_level.get(first, 0) + weight * count
             pulling |= 1 << first
         self._pulling[level] = self._pulling.get(level, 0) | pulling
-        for indexes, some in by_domains.items():
-            self._spread_over(level, indexes, some)
+        by_count: Mapping[int, int] = {count: some for some, count in by_domains.items()}
+        if len(by_domains) > 1:
+            # Each domain once, however many are in it.
+            every = reduce(int.__or__, by_domains)
+            by_count = bits_by_count(every, by_domains.items())
+        for count, indexes in by_count.items():
+            self._spread_over(level, indexes, weight * count)
 
     def _sort(self) -> None:
         domains, found = self._domains, list[_OfLevel]()
@@ -115,13 +133,11 @@ class Pulls:
             by_weight: dict[int, int] = {}
             for bit, weight in weights.items():
                 by_weight[weight] = by_weight.get(weight, 0) | 1 << bit
-            some, pulling = tuple(by_weight.items()), self._pulling[level]
-            others = domains.indexes(level, domains.everything) & ~pulling
-            by_weight[0] = by_weight.get(0, 0) | others
-            falling = tuple(sorted(by_weight.items(), reverse=True))
             holders, firsts = domains.holders(level), domains.firsts(level)
-            found.append(_OfLevel(level, weights, pulling, some, falling, holders, firsts))
+            some = tuple(by_weight.items())
+            found.append(_OfLevel(level, weights, self._pulling[level], some, holders, firsts))
         self._levels = found
+        self._falling = None
 
     def _spread_over(self, level: Level, indexes: int, weight: int) -> None:
         of_level = self._weights.setdefault(level, {})
@@ -145,33 +161,41 @@ class Pulls:
         # The parts of pools that rules about narrow domains leave are thousands, and most of them
         # are in one domain of each level.
         whole, shares, lowest = 0, 0, (cpus & -cpus).bit_length() - 1
-        for level, of_level, pulling, weights, _, holders, firsts in self._levels:
-            if not cpus & ~holders.get(lowest, 0):
+        for level, of_level, pulling, weights, holders, firsts in self._levels:
+            if cpus & holders.get(lowest, 0) == cpus:
                 whole += of_level.get(firsts[lowest], 0)
                 continue
             indexes = self._domains.indexes(level, cpus)
             pulling, found = indexes & pulling, 0
-            if pulling.bit_count() < len(weights):
+            if pulling.bit_count() < 2 * len(weights):
                 # Containers of many rules draw with as many weights, and most parts are small.
                 weights = ()
-                while pulling:
-                    bit = pulling & -pulling
-                    found += of_level[bit.bit_length() - 1]
-                    pulling ^= bit
+                found = sum(map(of_level.__getitem__, iter_bits(pulling)))
             for weight, some in weights if pulling else ():
                 found += weight * (pulling & some).bit_count()
             shares += found * SCALE // indexes.bit_count()
         return whole * SCALE + shares
 
     def highest(self, cpus: int) -> int:
-        """The sum that no part of some cpus exceeds. O(levels x weights)."""
+        """The sum that no part of some cpus exceeds. O(levels x log(weights))."""
         if self._added:
             self._spread()
+        if self._falling is None:
+            self._falling = list(map(self._by_falling_weight, self._levels))
         total = 0
-        for one in self._levels:
-            indexes = self._domains.indexes(one.level, cpus)
-            total += next((weight for weight, some in one.falling if some & indexes), 0)
+        for level, weights, upto in self._falling:
+            indexes = self._domains.indexes(level, cpus)
+            if indexes:
+                total += weights[bisect_left(upto, True, key=lambda some: some & indexes != 0)]
         return total * SCALE
+
+    def _by_falling_weight(self, one: _OfLevel) -> _Falling:
+        domains, by_weight = self._domains, dict(one.by_weight)
+        everywhere = domains.indexes(one.level, domains.everything)
+        by_weight[0] = by_weight.get(0, 0) | everywhere ^ everywhere & one.pulling
+        weights = sorted(by_weight, reverse=True)
+        upto = accumulate([by_weight[weight] for weight in weights], int.__or__)
+        return _Falling(one.level, weights, list(upto))
 
     def are_same_within(self, cpus: int) -> bool:
         """Whether all of some cpus are in one domain of every level that pulls."""
@@ -208,7 +232,7 @@ class Pulls:
         last = self._last_taken(free, count)
         if last is None:
             return free & self._domains.everything, 0
-        return free & last.upto & ~last.cpus, free & last.cpus
+        return free & last.better, free & last.cpus
 
     def best_score(self, free: int, count: int) -> tuple[int, int]:
         """The sum on the most attractive of some cpus, see `best`, and those that decide it.
@@ -219,9 +243,8 @@ class Pulls:
         if last is None:
             everything = self._domains.everything
             return self.score(free & everything), everything
-        better = last.upto & ~last.cpus
-        if last.score is not None and not free & better:
-            return last.score, better
+        if last.score is not None and not free & last.better:
+            return last.score, last.better
         return self.score(free & last.upto), last.upto
 
     def _last_taken(self, free: int, count: int) -> _Ranked | None:
@@ -247,7 +270,8 @@ class Pulls:
         scores = [
             score * SCALE if one else None for score, one in zip(falling, are_alike, strict=True)
         ]
-        return tuple(map(_Ranked, accumulate(ranked, int.__or__), ranked, scores))
+        upto = list(accumulate(ranked, int.__or__))
+        return tuple(map(_Ranked, upto, [0, *upto], ranked, scores))
 
     def _divided(
         self,
@@ -275,5 +299,7 @@ class Pulls:
                     if total in found or score in mixed:
                         now_mixed.add(total)
                     found[total] = found.get(total, 0) | inside
-                    cpus &= ~members
+                    cpus ^= inside
+                    if not cpus:
+                        break
         return found, now_mixed

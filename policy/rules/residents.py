@@ -4,10 +4,11 @@ Sets of containers are integers, a bit for the place of each: set algebra over a
 costs next to nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Final
 
+from ...topology.sets.bits import selectors
 from ..model.container import Container, ContainerId
 from .container_facts import FIXED_SUBKEYS, ContainerFacts, Key, Subkey, facts
 from .key_column import KeyColumn
@@ -17,7 +18,6 @@ JOINT_KEYS_MAX: Final = 16
 JOINT_CHARACTERS_MAX: Final = 1 << 20
 """Characters of the values that are kept up."""
 _FEW_BITS: Final = 8
-_DIGITS: Final = bytes.maketrans(b"01", b"\0\1")
 
 
 class Residents:
@@ -103,14 +103,18 @@ class Residents:
         """The containers of a set."""
         if places.bit_count() > _FEW_BITS:
             # No generator: it would be gone through in Python, id by id.
-            digits = f"{places:b}"[::-1].encode().translate(_DIGITS)
-            return compress(self._ids, digits)
+            return compress(self._ids, selectors(places))
         found: list[ContainerId] = []
         while places:
             bit = places & -places
             found.append(self._ids[bit.bit_length() - 1])
             places ^= bit
         return iter(found)
+
+    @property
+    def ids_by_place(self) -> Sequence[ContainerId]:
+        """The id of each place; of places that nobody has some that may not be there any more."""
+        return self._ids
 
     def containers(self, places: int) -> list[Container]:
         """The containers of a set, themselves."""

@@ -8,6 +8,7 @@ from pinfold.policy.rules.pulls import SCALE, Pulls
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Level
 from pinfold.topology.sets.cpuset import iter_bits, lowest_cpu
+from tests.unit.counted_calls import count_calls
 
 MACHINE = machine_from_spec("socket:2 numa:2 l3:2 core:2 thread:2 mem:1G")
 DOMAINS = Domains(MACHINE, MACHINE.online)
@@ -112,3 +113,13 @@ def test_the_firsts_of_a_level_name_the_domain_of_each_cpu() -> None:
         assert {cpu: firsts[cpu] for cpu in holders} == {
             cpu: lowest_cpu(mask) for cpu, mask in holders.items()
         }
+
+
+def test_very_many_who_share_wide_sets_of_cpus_cost_no_step_for_each_domain() -> None:
+    machine = machine_from_spec("socket:4 numa:4 l3:4 core:8 thread:2 mem:4G")
+    pulls = Pulls(Domains(machine, machine.online))
+    everything = machine.online.mask
+    pulls.add_all(
+        Level.CORE, {everything >> 16 * number << 16 * number: 1 for number in range(60)}, 7
+    )
+    assert count_calls(lambda: pulls.score(everything)) < 20 * len(machine.cores)

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 from typing import Final, Self
 
 from .base_errors import PinfoldError, quoted
+from .bits import selectors
 
 MAX_IDS: Final = 8192
 """No id reaches this: the largest `CONFIG_NR_CPUS` of any architecture (x86 `MAXSMP`)."""
@@ -89,10 +91,21 @@ _known_list = lru_cache(maxsize=_TEXTS_KEPT)(_read_list)
 
 def iter_bits(mask: int) -> Iterator[int]:
     """The positions of the bits set in `mask`, ascending."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+    length = mask.bit_length()
+    if 16 * mask.bit_count() > length + 256:
+        # Where they are many, each position costs less by itself.
+        return compress(range(length), selectors(mask))
+    return _iter_few_bits(mask)
+
+
+def _iter_few_bits(mask: int) -> Iterator[int]:
+    # Those of one part of a machine are near each other: a mask from the first on is short.
+    first = (mask & -mask).bit_length() - 1
+    rest = mask >> first if mask else 0
+    while rest:
+        low = rest & -rest
+        yield first + low.bit_length() - 1
+        rest ^= low
 
 
 def lowest_cpu(mask: int) -> int:

@@ -5,7 +5,7 @@ from functools import cached_property, reduce
 from itertools import islice
 from typing import Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ....topology.model.machine import Level
@@ -69,6 +69,8 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     """The containers that its own required spread rules count where they insist, as a set."""
     uncounted: int = 0
     """How many rules of others do not count: their namespaces have too many about the newcomer."""
+    seen: Mapping[ContainerId, int] = field(default_factory=dict[ContainerId, int])
+    """The `Books.reach` of containers, as far as that was asked for."""
     domains: Domains
 
     @property
@@ -263,7 +265,7 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         kept, lowest = 0, (region & -region).bit_length() - 1
         for one in sharing:
             domain = one.holders.get(lowest, 0)
-            if not region & ~domain:
+            if region & domain == region:
                 # Most are in one domain of each level.
                 here = one.last & domain
                 kept |= here if here and not kept & one.shared & domain else 0

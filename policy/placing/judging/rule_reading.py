@@ -96,6 +96,7 @@ class RuleReading(Struct):
             guarded=tuple(self.guarded),
             counted=self.counted,
             uncounted=uncounted,
+            seen=self.whereabouts.know(()),
             domains=self.books.domains,
         )
 

@@ -1,6 +1,6 @@
 """Breaking of rules that may degrade: the places of a newcomer where the fewest of them break."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
 from itertools import groupby
 from operator import attrgetter
@@ -54,12 +54,15 @@ def degraded(search: OpeningSearch) -> Openings | None:
     best = [0] * len(search.tree.pools)
     unmet = [0] * len(best)
     dropped: dict[int, Dropped] = {}
+    likings: dict[int, int] = {}
     # A pool comes before the one around it.
     for pool_id in range(len(best)):
         found = None if pool_id in closed else breaking.least_broken(pool_id)
         if found is not None:
             unmet[pool_id] = found.cost + costs.of_pool(pool_id)
             best[pool_id] = found.cpus
+            if found.rank is not None and breaking.has_likings:
+                likings[pool_id] = -found.rank[0]
         else:
             objecting = next((one for one in firm if _objects(one, search, pool_id)), None)
             dropped[pool_id] = (
@@ -70,7 +73,7 @@ def degraded(search: OpeningSearch) -> Openings | None:
     return Openings(
         regions=best,
         dropped=dropped,
-        preferred=search.preferences(best),
+        preferred=search.preferences(best, likings),
         unmet=[cost // RULE for cost in unmet],
         unmet_of_others=[cost % RULE for cost in unmet],
     )
@@ -127,6 +130,11 @@ class _Breaking:
         level = undivided_level(families[0], costs, search) if len(families) == 1 else None
         self._unions = UnionSearch(search, costs, self._ranks, self._narrow, level)
 
+    @property
+    def has_likings(self) -> bool:
+        """Whether the rank of a part says how much it is liked in any pool that has it."""
+        return self._ranks.are_kept and self._ranks.left is None
+
     def _filled(self, families_of: Sequence[Sequence[Family]]) -> NarrowParts:
         """Find the parts of regions in each pool; those that are kept as masks."""
         nests, costs = self._nests, self._costs
@@ -170,7 +178,7 @@ class _Breaking:
         tree = self._search.tree
         # Most are in one pool, and in all around it: the others need not be asked.
         holding = tree.deepest[part.lowest]
-        if part.cpus & ~tree.masks[holding]:
+        if part.cpus & tree.masks[holding] != part.cpus:
             holding = tree.holding(part.cpus)
         self._nests[holding].held.append(part)
         if tree.pools[holding].children:
@@ -190,7 +198,7 @@ class _Breaking:
     def _part(self, region: int, cpus: int, broken: int) -> BrokenPart:
         bit = cpus & -cpus
         lowest = bit.bit_length() - 1
-        cost = self._costs.cost(cpus, broken, lowest)
+        cost = self._costs.cost(cpus, broken)
         order, rank = broken.bit_count() << CPU_BITS | lowest, None
         may_fit = self._search.bounds.may_fit(cpus)
         if may_fit and self._ranks.left is not None:
@@ -256,30 +264,54 @@ class _Breaking:
             if wide is not None and not self._ranks.fits(pool_id, wide):
                 wide = self._ranks.first_that_fits(pool_id, self._wide_parts(pool_id))
         else:
-            single: list[BrokenPart] = []
-            for some in self._by_region(self._wide_parts(pool_id)):
-                number = count if self._is_one_region else len(some)
-                single += self._closures(some, mask) if 1 < number <= _CLOSURES_MAX else some
-            if narrow is not None:
-                single = [one for one in single if one.cost <= narrow.cost]
-            wide = self._ranks.first_that_fits(pool_id, single)
+            wide = self._first_closed(pool_id, count, None if narrow is None else narrow.cost)
         if narrow is None or wide is None or wide.cost != narrow.cost:
             return min(filter(None, (narrow, wide)), key=_COST, default=None)
         return self._ranks.best_of_equals(pool_id, [narrow, wide])
 
-    def _closures(self, parts: Sequence[BrokenPart], pool: int) -> Iterator[BrokenPart]:
-        """Each part of a pool with all others on which nothing more breaks."""
+    def _first_closed(self, pool_id: int, count: int, most: int | None) -> BrokenPart | None:
+        """The first part by cost and rank that fits, with all others on which no more breaks.
+
+        `count`: that of all parts, also those that are kept as masks. `most`: the highest cost.
+        """
+        mask = self._search.tree.masks[pool_id]
+        by_cost: dict[int, list[tuple[BrokenPart, list[BrokenPart]]]] = {}
+        for some in self._by_region(self._wide_parts(pool_id)):
+            number = count if self._is_one_region else len(some)
+            others = some if 1 < number <= _CLOSURES_MAX else []
+            for one in some:
+                by_cost.setdefault(one.cost, []).append((one, others))
+        while by_cost:
+            cost = min(by_cost)
+            if most is not None and cost > most:
+                break
+            equals: list[BrokenPart] = []
+            for one, others in by_cost.pop(cost):
+                closed = self._closed(one, others, mask) if others else one
+                if closed.cost > cost:
+                    by_cost.setdefault(closed.cost, []).append((closed, []))
+                elif closed.may_fit:
+                    equals.append(closed)
+            found = self._ranks.first_of_equals(pool_id, equals)
+            if found is not None:
+                return found
+        return None
+
+    def _closed(self, one: BrokenPart, parts: Sequence[BrokenPart], pool: int) -> BrokenPart:
+        """A part of a pool with all others of its region on which nothing more breaks."""
+        broken = one.broken
+        others = [other.cpus for other in parts if other.broken | broken == broken]
+        if len(others) == 1 and self._narrow.are_none:
+            # Itself.
+            return one
         everywhere = self._everything & pool
         if not self._is_one_region:
             everywhere = reduce(int.__or__, map(_CPUS, parts), 0)
-        for one in parts:
-            rest = self._costs.rest_around(one, everywhere)
-            if not rest:
-                yield one
-                continue
-            within = rest | one.cpus
-            found = self._narrow.within(within, one.broken)
-            for other in parts:
-                if not other.broken & ~one.broken and not other.cpus & ~within:
-                    found |= other.cpus
-            yield one if found == one.cpus else self._part(one.region, found, one.broken)
+        rest = self._costs.rest_around(one, everywhere)
+        if not rest:
+            return one
+        found = one.cpus | self._narrow.within(rest | one.cpus, broken)
+        for cpus in others:
+            if cpus & rest == cpus:
+                found |= cpus
+        return one if found == one.cpus else self._part(one.region, found, one.broken)

@@ -111,19 +111,19 @@ class BreakingCosts:
         """The cost of the rules that break at any place in a pool."""
         return sum([cost for rule, cost in self._of_pools if pool_id in rule.closed_pools])
 
-    def cost(self, cpus: int, broken: int, lowest: int) -> int:
-        """The cost of a part of a region: of these rules, and those for one domain where it spans.
-
-        `lowest`: the number of the lowest of its cpus.
-        """
+    def cost(self, cpus: int, broken: int) -> int:
+        """The cost of a part of a region: of these rules, and those for one domain if it spans."""
         cost, choosing, all_forbidden, narrowest = self._of_broken.get(broken) or self._price(
             broken
         )
-        if not cpus & all_forbidden and not cpus & ~narrowest.get(lowest, 0):
+        if not choosing:
+            return cost
+        lowest = (cpus & -cpus).bit_length() - 1
+        if not cpus & all_forbidden and cpus & narrowest.get(lowest, 0) == cpus:
             # Most parts are in one domain of each level.
             return cost
         for holders, rules, forbidden, all_of_them in choosing:
-            if cpus & ~holders.get(lowest, 0):
+            if cpus & holders.get(lowest, 0) != cpus:
                 cost += all_of_them
             elif cpus & forbidden:
                 cost += sum([one.cost for one in rules if cpus & one.rule.forbidden])
@@ -148,12 +148,13 @@ class BreakingCosts:
 
     def rest_around(self, part: BrokenPart, cpus: int) -> int:
         """The rest of some cpus in all domains that rules ask for which a part does not break."""
-        rest, own, lowest = cpus & ~part.cpus, part.cpus, part.lowest
+        own, lowest = part.cpus, part.lowest
+        rest = cpus ^ cpus & own
         for holders, _, _, _ in (
             self._of_broken.get(part.broken) or self._price(part.broken)
         ).choosing:
             domain = holders.get(lowest, 0)
-            if not own & ~domain:
+            if own & domain == own:
                 rest &= domain
                 if not rest:
                     break
@@ -186,15 +187,15 @@ class BreakingCosts:
         part.
         """
         cost, others = self._sure_at(level)
-        for place, allowed, more in others:
-            if not cpus & allowed and (broken & place or not place):
+        for place, forbidden, more in others:
+            if cpus & forbidden == cpus and (broken & place or not place):
                 cost += more
         return cost
 
     def _sure_at(self, level: Level | None) -> tuple[int, Sequence[tuple[int, int, int]]]:
         """What it costs to be in two domains of a level, and the other rules.
 
-        Of each the place if it counts only where it is broken, the cpus where it is not, its cost.
+        Of each the place if it counts only where it is broken, the cpus where it is, its cost.
         """
         known = self._of_levels.get(level)
         if known is None:
@@ -203,7 +204,7 @@ class BreakingCosts:
                 if rule.choices and rule.level is level:
                     cost += more
                 else:
-                    others.append((0 if rule.choices else 1 << number, ~rule.forbidden, more))
+                    others.append((0 if rule.choices else 1 << number, rule.forbidden, more))
             known = self._of_levels[level] = cost, others
         return known
 

@@ -88,9 +88,10 @@ class UnionSearch:
             if known is not None and least > known.cost:
                 # Nothing that is added makes it cheaper.
                 return True, known
+        if highest != least:
+            return False, None
         _, added, _ = max([*ends, *narrow.last(mask)])
-        needed = cpus & ranks.free | cpus & -cpus
-        if not added & needed or highest != least:
+        if not added & (cpus & ranks.free | cpus & -cpus):
             return False, None
         # All unions cost the same, and the last alone has all that is left.
         last = BrokenPart(0, cpus, broken, least, lowest_cpu(cpus))
@@ -180,4 +181,4 @@ class UnionSearch:
         return run.heads(self._ranks.free, self._ranks.liked)
 
     def _cost(self, cpus: int, broken: int) -> int:
-        return self._costs.cost(cpus, broken, lowest_cpu(cpus))
+        return self._costs.cost(cpus, broken)

@@ -55,7 +55,8 @@ class CpuBounds:
             return True
         _, shared, last = self._narrowest
         domain = self._holders.get(lowest_cpu(cpus), 0)
-        if not domain & last or cpus & ~domain or domain & shared & ~cpus:
+        here = domain & shared
+        if not domain & last or domain & cpus != cpus or here & cpus != here:
             return True
         # One of them is left to companions, and all of those that may be it are here, and free.
         return left > count

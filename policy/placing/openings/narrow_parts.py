@@ -5,8 +5,8 @@ much of each is left, is found for a whole level at once; a part itself is made 
 get it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, reduce
 from typing import Final
 
 from ....topology.model.machine import Level
@@ -42,6 +42,8 @@ class NarrowParts:
         self._made: dict[int, BrokenPart] = {}
         self._every = reduce(int.__or__, [some for some, _ in self._families], 0)
         self._may_fit = 0
+        self._by_rule: dict[int, int] = {}
+        """By rule, as a mask, those on which it breaks."""
         # The same parts by three questions: what they cost, how many of their cpus are left, and
         # how many rules break there.
         by_cost: dict[int, int] = {}
@@ -57,9 +59,19 @@ class NarrowParts:
                     by_left[left] = by_left.get(left, 0) | here & roomy
             count = family.broken.bit_count()
             by_broken[count] = by_broken.get(count, 0) | some
+            for number in iter_bits(family.broken):
+                self._by_rule[1 << number] = self._by_rule.get(1 << number, 0) | some
         self._by_cost = sorted(by_cost.items())
         self._by_left = sorted(by_left.items(), reverse=True)
         self._by_broken = sorted(by_broken.items())
+
+    @cached_property
+    def _family_of(self) -> Mapping[int, Family]:
+        """By its lowest cpu the family of each part."""
+        found: dict[int, Family] = {}
+        for some, family in self._families:
+            found.update(dict.fromkeys(iter_bits(some), family))
+        return found
 
     def count(self, pool: int) -> int:
         """The number of parts that a pool has. `pool`: its cpus as a mask."""
@@ -67,7 +79,7 @@ class NarrowParts:
 
     def broken(self, pool: int) -> int:
         """The rules that break on some of those in a pool."""
-        return reduce(int.__or__, [one.broken for some, one in self._families if some & pool], 0)
+        return sum([rule for rule, some in self._by_rule.items() if some & pool])
 
     def ordered(self, pool: int) -> list[Ordered]:
         """The parts that a pool has, in any order."""
@@ -97,8 +109,7 @@ class NarrowParts:
         return ()
 
     def _ordered(self, lowest: int) -> Ordered:
-        bit = 1 << lowest
-        family = next(one for some, one in self._families if some & bit)
+        family = self._family_of[lowest]
         cpus = self._domains.holders(family.level)[lowest]
         return family.broken.bit_count() << CPU_BITS | lowest, cpus, family.broken
 
@@ -129,6 +140,11 @@ class NarrowParts:
             if here := some & alike:
                 return here & -here
         return some & -some
+
+    @property
+    def are_none(self) -> bool:
+        """Whether no part is kept as a mask."""
+        return not self._families
 
     def within(self, cpus: int, broken: int) -> int:
         """The cpus of all that have no others than these, and on which no more rules break."""

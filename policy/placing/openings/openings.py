@@ -19,6 +19,8 @@ from ..rank import Column
 from .cpu_bounds import CpuBounds
 from .objections import Objections, ObjectionWording
 
+NO_LIKINGS: Final[Mapping[int, int]] = {}
+
 _REGIONS_MAX: Final = 4096
 _FEW_PARTS: Final = 8
 """So many parts of pools are looked at one by one."""
@@ -129,8 +131,13 @@ class OpeningSearch:
             preferred=self.preferences(best),
         )
 
-    def preferences(self, regions: Sequence[int]) -> Column:
-        """The sums of preferred rules by pool; empty without any."""
+    def preferences(
+        self, regions: Sequence[int], likings: Mapping[int, int] = NO_LIKINGS
+    ) -> Column:
+        """The sums of preferred rules by pool; empty without any.
+
+        `likings`: those that are known, of the regions of some pools.
+        """
         judgement = self.judgement
         if judgement.pool_scores:
             return [self.preference(pool_id, region) for pool_id, region in enumerate(regions)]
@@ -153,8 +160,10 @@ class OpeningSearch:
                 free = map(int.__and__, regions[part], left[part])
                 found[part] = [inside if one else 0 for one in free]
                 continue
-            if self.request.exclusive:
-                found[pool_id] = self.preference(pool_id, regions[pool_id])
+            if pool_id in likings:
+                found[pool_id] = likings[pool_id]
+            elif self.request.exclusive:
+                found[pool_id] = self.liking(pool_id, regions[pool_id])
             else:
                 found[pool_id] = pulls.score(regions[pool_id] & left[pool_id])
             pending += children
@@ -249,8 +258,8 @@ class OpeningSearch:
         may_owe = count and self.judgement.companions and not request.wants_isolated
         # Of narrow domains there are thousands: most are known to have too few without a look at
         # what the pool may give away.
-        few = may_owe and (free & ~self.judgement.owed_ever).bit_count() < count
-        if few and (free & ~self._owed(region)).bit_count() < count:
+        few = may_owe and (free ^ free & self.judgement.owed_ever).bit_count() < count
+        if few and (free ^ free & self._owed(region)).bit_count() < count:
             return False
         if count and not self._has_own_for_sure(pool_id, region):
             own = self.exclusive(pool_id, region)
@@ -278,18 +287,26 @@ class OpeningSearch:
 
     def _has_own_for_sure(self, number: int, region: int) -> bool:
         """Whether sharable cpus of a region serve that need not be looked at one by one."""
-        request, isolated = self.request, self.ledger.free_isolated[number] & region
-        if request.is_strict or request.isolation is Isolation.REQUIRED:
+        request = self.request
+        if not self._takes_any:
             return False
-        if request.wants_isolated and isolated.bit_count() >= request.exclusive:
-            return False
+        if request.wants_isolated:
+            isolated = self.ledger.free_isolated[number] & region
+            if isolated.bit_count() >= request.exclusive:
+                return False
         pool_id, wanted = self.tree.pools[number].id, request.exclusive
         owed = self.judgement.owed_ever if self.judgement.companions else 0
-        if self.ledger.cut_within(pool_id, region & ~owed) >= wanted:
+        if self.ledger.cut_within(pool_id, region ^ region & owed) >= wanted:
             return True
         # What is owed of the region alone takes longer to tell.
-        left = region & ~self._owed(region) if region & owed else 0
+        left = region ^ region & self._owed(region) if region & owed else 0
         return left != 0 and self.ledger.cut_within(pool_id, left) >= wanted
+
+    @cached_property
+    def _takes_any(self) -> bool:
+        """Whether the newcomer may take any cpus that are left."""
+        request = self.request
+        return not (request.is_strict or request.isolation is Isolation.REQUIRED)
 
     def _owed(self, region: int) -> int:
         """Cpus of a region that the newcomer must leave to companions."""
@@ -316,7 +333,11 @@ class OpeningSearch:
                 # A narrower pool holds all that pools around it have of a region. There may be one
                 # region for each core.
                 holding = self.tree.holding(region)
-                pending = [holding] if region != masks[holding] else pending
+                if region != masks[holding]:
+                    if not pools[holding].children:
+                        found.setdefault(holding, []).append(region)
+                        continue
+                    pending = [holding]
             while pending:
                 pool_id = pending.pop()
                 mask, children = masks[pool_id], pools[pool_id].children

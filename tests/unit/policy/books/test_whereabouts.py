@@ -1,10 +1,22 @@
-"""Where containers are: how many in each domain."""
+"""Where containers are: the cpus they run on, and how many are in each domain."""
+
+import random
+from collections import Counter
+from functools import reduce
+from typing import Final
 
 from pinfold.policy.books.books import Books
 from pinfold.policy.books.whereabouts import Whereabouts
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.model.container import Container
+from pinfold.policy.model.grant import Grant
+from pinfold.policy.model.request import CpuType
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Level
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.policy.engine.ruled_pods import container_of
+
+_MANY: Final = 90
 
 
 def test_domains_are_counted_for_each_kind_of_cpus() -> None:
@@ -12,3 +24,48 @@ def test_domains_are_counted_for_each_kind_of_cpus() -> None:
     whereabouts = Whereabouts(books)
     assert whereabouts.domains_by_count(Level.SOCKET, 0, 0b0001) == {0: 0b0001}
     assert whereabouts.domains_by_count(Level.SOCKET, 0, 0b1111) == {0: 0b0101}
+
+
+def test_very_many_are_where_each_of_them_is() -> None:
+    books, everyone = _crowd()
+    residents, grants = books.affinity.residents, books.ledger.grants
+    chance = random.Random(1)
+    whereabouts = Whereabouts(books)
+    for share in (0.9, 0.5, 0.1, 1):
+        some = [one for one in everyone if chance.random() < share]
+        places = reduce(int.__or__, [residents.place(one.id) for one in some])
+        there = [one for one in some if one.id in grants]
+        assert list(whereabouts.placed(places)) == there
+        reaches = [books.reach(one.id) for one in there]
+        assert whereabouts.cpus(places) == reduce(int.__or__, reaches)
+        assert whereabouts.sizes(places) == Counter(reaches)
+        own = [grants[one.id].exclusive.mask for one in there]
+        assert whereabouts.exclusive(places) == reduce(int.__or__, own)
+        for cpus in (0b1, 0b111 << 40, books.tree.pools[0].cpus.mask):
+            near = [residents.place(one.id) for one in there if books.reach(one.id) & cpus]
+            assert whereabouts.on(cpus, places) == reduce(int.__or__, near, 0)
+
+
+def _crowd() -> tuple[Books, list[Container]]:
+    """Some have cpus of their own, some share a pool's, and some are there and hold nothing."""
+    books = Books(machine_from_spec("socket:2 numa:2 l3:2 core:8 thread:2 mem:1G"), Config())
+    everyone = [container_of(f"c{number}") for number in range(_MANY)]
+    pools = books.tree.pools
+    for number, one in enumerate(everyone):
+        books.affinity.residents.add(one)
+        if number % 9 == 0:
+            continue
+        books.ledger.add(
+            Grant(
+                container_id=one.id,
+                pool_id=books.tree.root.id if number % 2 else pools[number % len(pools)].id,
+                cpu_type=CpuType.NORMAL,
+                exclusive=CpuSet(1 << number + 8) if number % 2 else CpuSet(0),
+                memory=books.tree.root.memory_nodes,
+            )
+        )
+    # The place of one that is gone is nobody's.
+    gone = everyone.pop()
+    books.ledger.drop(gone.id)
+    books.affinity.residents.remove(gone.id)
+    return books, everyone

@@ -117,6 +117,18 @@ def test_a_rule_about_cores_that_breaks_costs_each_core_hardly_a_call_once_cores
     assert calls < 7 * _CORES
 
 
+def test_rules_about_very_many_cost_no_call_for_each_of_them() -> None:
+    many = 300
+    engine = engine_of("socket:2 numa:2 l3:4 core:16 thread:2 mem:64G")
+    for number in range(many):
+        app = "friend" if number % 2 else "rival"
+        engine.create(container_of(f"own{number}", 1, app=app))
+    rules = near(term("numa", "friend"), term("socket", "rival"))
+    engine.create(container_of("first", 1, rules))
+    newcomer = container_of("newcomer", 1, rules)
+    assert count_calls(lambda: engine.create(newcomer)) < 3 * many
+
+
 def _crowd() -> Engine:
     engine = engine_of(f"socket:4 numa:4 l3:4 core:{_CORES // 64} thread:2 mem:4G")
     for number in range(128):

@@ -1,0 +1,62 @@
+"""Containers near a newcomer: those that share domains with it, without those who lose theirs."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from ...topology.model.machine import Level
+from ..books.books import Books
+from ..model.container import ContainerId
+from ..model.request import CpuType
+from .judging.restriction import Restriction, in_the_way
+
+NOWHERE: Final[Mapping[ContainerId, int]] = {}
+
+# A member of an enum is looked up by a call of Python.
+_PRESERVE: Final = CpuType.PRESERVE
+
+
+class Nearby:
+    """The containers that share domains with a newcomer, by level: a rule asks for its blockers.
+
+    There may be many rules, each about many: nobody is looked at twice, and most by no call.
+    """
+
+    def __init__(
+        self,
+        rules: Iterable[Restriction],
+        cpus: int,
+        own: int,
+        books: Books,
+        seen: Mapping[ContainerId, int] = NOWHERE,
+    ) -> None:
+        """`own`: those of its cpus that nobody else has any more. `seen`: reaches of containers."""
+        self._cpus = cpus
+        self._own = own
+        self._books = books
+        new = {one.id for some in in_the_way(rules) for one in some if one.id not in seen}
+        # One in a pen is in all of it, whichever part it runs on.
+        self._reaches = {**seen, **dict(zip(new, books.reaches(new), strict=True))} if new else seen
+        self._near: dict[Level, frozenset[ContainerId]] = {}
+
+    def has_blockers(self, rule: Restriction) -> bool:
+        """Whether some of whom a rule keeps the newcomer apart share a domain with it."""
+        near = self._near.get(rule.level)
+        if near is None:
+            near = self._near[rule.level] = frozenset(self._at(rule.level))
+        return not near.isdisjoint([one.id for one in rule.blockers])
+
+    def _at(self, level: Level) -> Iterator[ContainerId]:
+        own, books, ledger = self._own, self._books, self._books.ledger
+        here = books.domains.covering(level, self._cpus)
+        around = here | own
+        # All that is left to those whose last cpus these are: in wider pools, or the system's.
+        rest = ledger.free_sharable[books.tree.root.id] & ~own | books.tree.root.reserved.mask
+        for container_id, presence in self._reaches.items():
+            if not presence & around:
+                continue
+            # Whose cpus are left alone runs on those too that are another's own.
+            if presence & own and ledger.grants[container_id].cpu_type is not _PRESERVE:
+                presence &= ~own
+                if not (presence & here if presence else not rest & ~here):
+                    continue
+            yield container_id
