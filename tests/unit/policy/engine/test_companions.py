@@ -1,9 +1,12 @@
 """Owners of required affinity keep beside them those who share cpus there."""
 
+from collections.abc import Callable
+
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container, Resources
+from pinfold.policy.model.container import Container, ContainerState, Resources
 from pinfold.policy.model.grant import Grant
 from tests.unit.policy.engine.ruled_pods import (
     GIB,
@@ -69,3 +72,45 @@ def test_who_gives_way_grows_all_the_same_and_is_told() -> None:
     assert [one.split(" of ")[0] for one in decision.unmet] == [
         "affinity at core to app=friend (affinity.pinfold.dev/pod:1)"
     ]
+
+
+def _unchanged(engine: Engine) -> Engine:
+    return engine
+
+
+def _reloaded(engine: Engine) -> Engine:
+    return engine.reconfigured(replace(engine.config, pin_memory=False))[0]
+
+
+def _listed(engine: Engine) -> list[Container]:
+    found: list[Container] = []
+    for container in engine.containers.values():
+        pinning = engine.pinning(container.id)
+        assert pinning is not None
+        state = ContainerState.RUNNING
+        found.append(replace(container, cpus=pinning.cpus, mems=pinning.mems, state=state))
+    return found
+
+
+def _restarted(engine: Engine) -> Engine:
+    fresh = Engine(engine.machine, engine.config)
+    fresh.synchronize(_listed(engine))
+    return fresh
+
+
+def _announced_late(engine: Engine) -> Engine:
+    fresh = Engine(engine.machine, engine.config)
+    for container in _listed(engine):
+        fresh.adopt(container)
+    return fresh
+
+
+@pytest.mark.parametrize("again", [_unchanged, _reloaded, _restarted, _announced_late])
+def test_nobody_takes_the_last_cpu_that_others_share_beside_an_owner(
+    again: Callable[[Engine], Engine],
+) -> None:
+    engine, friend, owner = _node(fails=True)
+    engine = again(engine)
+    newcomer = container_of("new", 1, annotations={"pool-name.pinfold.dev/pod": "socket #1"})
+    assert placed(engine, newcomer) == "8"
+    assert (cpus(engine, owner), cpus(engine, friend)) == ("6", "7,9-11")
