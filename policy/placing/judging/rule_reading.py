@@ -38,6 +38,8 @@ _GUARD_WEIGHT: Final = 100
 
 ABSENT: Final = "a container that it is about"
 """What required affinity wants where there is none."""
+ABSENT_OF_ALL: Final = "a container that all its required affinity is about"
+"""The same where all terms have to be about one and the same, as in Kubernetes' code."""
 
 
 class _Limits(TypedDict, total=False):
@@ -137,7 +139,7 @@ class RuleReading(Struct):
             elif not self._includes_itself(rules if is_strict else (rule,)):
                 self._restrict(
                     rule.term.text,
-                    ABSENT,
+                    ABSENT_OF_ALL if is_strict and len(rules) > 1 else ABSENT,
                     forbidden=self._everything,
                     is_lasting=is_lasting(rule),
                 )

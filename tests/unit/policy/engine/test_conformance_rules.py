@@ -456,6 +456,14 @@ def test_25_two_terms_each_ask_for_their_own_containers() -> None:
         assert isinstance(decision.result, Grant) is is_met, compat
 
 
+def test_25_a_refusal_says_that_one_container_must_match_all_terms() -> None:
+    engine = engine_of(NODES, kubeCompat="strict")
+    placed(engine, container_of("a", 0.5))
+    both = container_of("both", 0.5, near(term("numa", "a"), term("numa", "b")), fails=True)
+    told = reason(engine.create(both))
+    assert "wanted a container that all its required affinity is about, available none" in told
+
+
 def test_26_one_namespace_does_not_block_the_machine_for_others() -> None:
     rules = apart({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "numa"})
     engine = engine_of(NODES)
