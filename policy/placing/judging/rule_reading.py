@@ -8,6 +8,7 @@ from typing import Final, TypedDict, Unpack
 from msgspec import Struct, field
 
 from ....topology.model.machine import Level
+from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
 from ...books.whereabouts import Whereabouts
 from ...configuration.affinity_fields import KubeCompat
@@ -233,9 +234,13 @@ class RuleReading(Struct):
                 if not rule.is_required:
                     pulls.add(level, domains.members(level, bits), most - count)
         if rule.is_required and full:
+            wanted, fewest = f"{a_level(level)} with at most {max(most, 0)} of them", min(by_count)
+            if fewest <= most:
+                first = by_count[fewest] & -by_count[fewest]
+                wanted += f", as of cpus {CpuSet(domains.members(level, first))}"
             self._restrict(
                 rule.text,
-                f"{a_level(level)} with at most {max(most, 0)} of them",
+                wanted,
                 about=places,
                 forbidden=domains.members(level, full),
             )

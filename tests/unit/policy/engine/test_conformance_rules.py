@@ -614,6 +614,27 @@ def test_a_refusal_names_nobody_whose_cpus_others_would_share_that_its_spread_co
     assert "spread" in reason(engine.create(sheep))
 
 
+def test_a_refusal_says_where_spread_would_allow_one_more() -> None:
+    engine = engine_of(NODES)
+    placed(
+        engine, container_of("full", 3, annotations={"pool-name.pinfold.dev/pod": "NUMA node #0"})
+    )
+    for number in range(3):
+        placed(engine, container_of(f"web{number}", 1, even("numa"), app="web", fails=True))
+    told = reason(engine.create(container_of("web3", 1, even("numa"), app="web", fails=True)))
+    assert "wanted a NUMA node with at most 0 of them, as of cpus 0-3, available none" in told
+    assert "NUMA node #0: exclusive CPUs: wanted 1, available 0" in told
+
+
+def test_a_refusal_names_no_place_for_spread_over_more_domains_than_there_are() -> None:
+    engine = engine_of(NODES)
+    wide = {"topologySpread": [{**even("numa")["topologySpread"][0], "minDomains": 5}]}
+    for number in range(4):
+        placed(engine, container_of(f"web{number}", 1, wide, app="web", fails=True))
+    told = reason(engine.create(container_of("web4", 1, wide, app="web", fails=True)))
+    assert "wanted a NUMA node with at most 0 of them, available none" in told
+
+
 def test_who_made_way_has_its_cpus_again_once_the_other_is_gone() -> None:
     engine = engine_of(CORES, "cpuset:7")
     placed(engine, wide := container_of("wide", 0.5))
