@@ -43,14 +43,33 @@ def _heeding(
     cpus = books.presence(grant.container_id)
     allowed = allowed_cpus(judgement, grant, cpus)
     closed = closed_pools((judgement,), grant.pool_id, firmly=False)
-    placement = resizer.plan(grant, request, allowed, closed)
-    if isinstance(placement, Failure) and closed:
+    owed = _owed(judgement, grant, cpus, firmly=False)
+    placement = resizer.plan(grant, request, allowed, closed, owed=owed)
+    if isinstance(placement, Failure) and (closed or owed):
         firm = closed_pools((judgement,), grant.pool_id, firmly=True)
-        if firm != closed:
-            placement = resizer.plan(grant, request, allowed, firm)
+        owed_firmly = _owed(judgement, grant, cpus, firmly=True)
+        if (firm, owed_firmly) != (closed, owed):
+            placement = resizer.plan(grant, request, allowed, firm, owed=owed_firmly)
     if isinstance(placement, Failure):
         return placement
     booking = placement.booking
-    after = cpus | booking.grant.exclusive.mask
-    held = held_back(judgement, booking.grant, after, books, ())
-    return replace(placement, booking=replace(booking, lifted=(*booking.lifted, *held)))
+    own = booking.grant.exclusive.mask
+    after = cpus | own
+    here = cpus & ~grant.exclusive.mask | own
+    resized = replace(booking.grant, beside=judgement.beside(here, own))
+    held = held_back(judgement, resized, after, books, ())
+    booking = replace(booking, grant=resized, lifted=(*booking.lifted, *held))
+    return replace(placement, booking=booking)
+
+
+def _owed(judgement: Judgement, grant: Grant, cpus: int, *, firmly: bool) -> int:
+    """Cpus that a container may not have for itself, or it would be without whom it must be with.
+
+    As far as it is with them now. `firmly`: by those rules alone that never break.
+    """
+    kept = tuple(
+        one
+        for one in judgement.companions
+        if not ((firmly and one.rule.can_break) or one.rule.is_broken_by(cpus, grant.pool_id))
+    )
+    return replace(judgement, companions=kept).owed_ever if kept else 0

@@ -169,13 +169,18 @@ class ShiftedShares:
         return judge(container, known.placement, known.request, scene, has_pulls=has_pulls)
 
     def hold_back(self, judgement: Judgement, grant: Grant, cpus: int) -> None:
-        """Let a container on these cpus, and others, grow only where rules go on holding."""
+        """Let a container on these cpus, and others, grow only where rules go on holding.
+
+        And let nobody take the last cpu that others share beside it whom it must be with.
+        """
         ledger = self._books.ledger
-        if grant.has_shared_part:
-            held = kept_in(judgement, grant, cpus, self._books)
-            if held is not grant:
-                ledger.repool(held)
-                grant = held
+        held = kept_in(judgement, grant, cpus, self._books) if grant.has_shared_part else grant
+        needed = judgement.beside(cpus, grant.exclusive.mask)
+        if needed:
+            held = replace(held, beside=tuple(dict.fromkeys((*held.beside, *needed))))
+        if held is not grant:
+            ledger.repool(held)
+            grant = held
         for other in held_back(judgement, grant, cpus, self._books, ()):
             ledger.repool(other)
 

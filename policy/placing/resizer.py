@@ -36,6 +36,7 @@ class Resizer:
         allowed: int | None = None,
         closed: Mapping[int, str] = _NONE_CLOSED,
         back: int = 0,
+        owed: int = 0,
     ) -> Placement | Failure:
         """The grant of a container that asks for something else than it has.
 
@@ -43,11 +44,11 @@ class Resizer:
         room for more, the nearest pool above that has takes over. `allowed`: a mask of the cpus
         that rules between containers leave to it; None where they leave all. `closed`: the pools
         that rules about pools keep it from, with the names of these. `back`: a mask of the cpus
-        that it grows to first.
+        that it grows to first. `owed`: of those that it may share and not have for itself.
         """
-        placement = self._plan(held, request, allowed, closed, back)
+        placement = self._plan(held, request, allowed, closed, back, owed)
         if isinstance(placement, Failure) and request.fallback is not None:
-            less = self.plan(held, request.fallback, allowed, closed, back)
+            less = self.plan(held, request.fallback, allowed, closed, back, owed)
             return placement if isinstance(less, Failure) else less
         return placement
 
@@ -58,14 +59,15 @@ class Resizer:
         allowed: int | None,
         closed: Mapping[int, str],
         back: int,
+        owed: int,
     ) -> Placement | Failure:
         # What it gives back is free for itself first.
         ledger = self._ledger.without_share(held)
-        place = self._resized_place(held, request, ledger, allowed, closed)
+        place = self._resized_place(held, request, ledger, allowed, closed, owed)
         if isinstance(place, Failure):
             return place
         cpu_type, pool_id = place
-        mask = -1 if allowed is None else allowed
+        mask = (-1 if allowed is None else allowed) & ~owed
         exclusive, grown = self._resized_cpus(held, request, pool_id, ledger, mask, back)
         offer = None
         memory = held.memory
@@ -118,11 +120,12 @@ class Resizer:
         ledger: Ledger,
         allowed: int | None,
         closed: Mapping[int, str],
+        owed: int,
     ) -> tuple[CpuType, PoolId] | Failure:
         """From which cpus of which pool a container is served after a resize."""
         root = self._tree.root.id
         if held.cpu_type is CpuType.NORMAL:
-            found = self._resized_pool(held, request, ledger, allowed, closed)
+            found = self._resized_pool(held, request, ledger, allowed, closed, owed)
             if not isinstance(found, Failure):
                 return CpuType.NORMAL, found
             # It came when the reserved cpus were full; those can refuse nobody.
@@ -143,6 +146,7 @@ class Resizer:
         ledger: Ledger,
         allowed: int | None,
         closed: Mapping[int, str],
+        owed: int,
     ) -> PoolId | Failure:
         """The pool of a grant, or the nearest above it, that has what a resize asks for."""
         room = ledger.room
@@ -177,7 +181,8 @@ class Resizer:
                 continue
             if allowed is not None:
                 free = ledger.free_isolated[pool_id] if is_isolated else ledger.slice(pool_id)
-                own, shared = (free & allowed).bit_count(), ledger.room_within(pool_id, allowed)
+                own = (free & allowed & ~owed).bit_count()
+                shared = ledger.room_within(pool_id, allowed)
                 if own < more or shared + 1000 * (back - taken) < request.shared_milli:
                     candidates[name] = (
                         f"rules between containers leave {own} CPUs and {max(shared, 0)}m"

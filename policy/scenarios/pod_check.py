@@ -39,7 +39,7 @@ from ..model.grant import Dropped, Refusal
 from ..pens.pen_name import wished_pen
 from ..pens.pen_slices import unheeded_cold_start
 from ..placing.classifier import Classifier, grave_problems
-from ..placing.judging.rule_reading import ABSENT
+from ..placing.judging.rule_reading import ABSENT, ABSENT_OF_ALL
 from ..pools.domains import Domains
 from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import PoolTree
@@ -231,7 +231,8 @@ def _waits(decision: Decision) -> bool:
     """Whether a container is refused for nothing but that those it must be with are not there."""
     if not isinstance(decision.result, Refusal) or not decision.candidates:
         return False
-    return all(isinstance(one, Dropped) and one.wanted == ABSENT for one in decision.candidates)
+    absent = ABSENT, ABSENT_OF_ALL
+    return all(isinstance(one, Dropped) and one.wanted in absent for one in decision.candidates)
 
 
 def _yielding(pod: Pod) -> Pod:

@@ -159,9 +159,10 @@ class PolicyRun:
         """Time passes: owners of rules required during execution are moved after a while."""
         end = self._now_ns + nanoseconds
         while self.engine is not None and self.is_started:
-            if not self.config.during_execution.moves_per_minute:
-                break
             self._look_at_rules(self.engine)
+            if not self.config.during_execution.moves_per_minute:
+                # Nobody is ever moved, and what does not hold is told by now.
+                break
             later = [when for when in self._due.values() if self._now_ns < when <= end]
             if not later:
                 break

@@ -169,6 +169,17 @@ def test_the_example_of_siblings() -> None:
     assert not rules("engine")
 
 
+def test_the_siblings_of_the_example_are_in_one_numa_node_and_share_no_core() -> None:
+    (example,) = [one for one in EXAMPLES if "audit" in containers(one)]
+    machine = machine_from_spec("socket:2 numa:2 core:4 thread:2 mem:4G")
+    scenario = pods_scenario(parse_manifests(example, "docs"))
+    result = run_scenario(scenario, Topology(machine=machine), NODE)
+    audit, engine = (result.containers[name] for name in ("audit", "engine"))
+    assert audit.pool == engine.pool == "NUMA node #1"
+    assert (engine.cpus, audit.cpus) == ("8-9", "10-15")
+    assert not (*audit.notes, *audit.unmet)
+
+
 def test_the_example_of_spread() -> None:
     numa, socket = rules("worker").spread
     assert (numa.max_skew, numa.min_domains, numa.is_required) == (1, 2, True)

@@ -8,6 +8,7 @@ from typing import Final, TypedDict, Unpack
 from msgspec import Struct, field
 
 from ....topology.model.machine import Level
+from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
 from ...books.whereabouts import Whereabouts
 from ...configuration.affinity_fields import KubeCompat
@@ -38,6 +39,8 @@ _GUARD_WEIGHT: Final = 100
 
 ABSENT: Final = "a container that it is about"
 """What required affinity wants where there is none."""
+ABSENT_OF_ALL: Final = "a container that all its required affinity is about"
+"""The same where all terms have to be about one and the same, as in Kubernetes' code."""
 
 
 class _Limits(TypedDict, total=False):
@@ -138,7 +141,7 @@ class RuleReading(Struct):
             elif not self._includes_itself(rules if is_strict else (rule,)):
                 self._restrict(
                     rule.term.text,
-                    ABSENT,
+                    ABSENT_OF_ALL if is_strict and len(rules) > 1 else ABSENT,
                     forbidden=self._everything,
                     is_lasting=is_lasting(rule),
                 )
@@ -232,9 +235,13 @@ class RuleReading(Struct):
                 if not rule.is_required:
                     pulls.add(level, domains.members(level, bits), most - count)
         if rule.is_required and full:
+            wanted, fewest = f"{a_level(level)} with at most {max(most, 0)} of them", min(by_count)
+            if fewest <= most:
+                first = by_count[fewest] & -by_count[fewest]
+                wanted += f", as of cpus {CpuSet(domains.members(level, first))}"
             self._restrict(
                 rule.text,
-                f"{a_level(level)} with at most {max(most, 0)} of them",
+                wanted,
                 about=places,
                 forbidden=domains.members(level, full),
             )

@@ -456,6 +456,14 @@ def test_25_two_terms_each_ask_for_their_own_containers() -> None:
         assert isinstance(decision.result, Grant) is is_met, compat
 
 
+def test_25_a_refusal_says_that_one_container_must_match_all_terms() -> None:
+    engine = engine_of(NODES, kubeCompat="strict")
+    placed(engine, container_of("a", 0.5))
+    both = container_of("both", 0.5, near(term("numa", "a"), term("numa", "b")), fails=True)
+    told = reason(engine.create(both))
+    assert "wanted a container that all its required affinity is about, available none" in told
+
+
 def test_26_one_namespace_does_not_block_the_machine_for_others() -> None:
     rules = apart({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "numa"})
     engine = engine_of(NODES)
@@ -604,6 +612,27 @@ def test_a_refusal_names_nobody_whose_cpus_others_would_share_that_its_spread_co
     engine.remove(sheep.id)
     engine.stop(wolf.id)
     assert "spread" in reason(engine.create(sheep))
+
+
+def test_a_refusal_says_where_spread_would_allow_one_more() -> None:
+    engine = engine_of(NODES)
+    placed(
+        engine, container_of("full", 3, annotations={"pool-name.pinfold.dev/pod": "NUMA node #0"})
+    )
+    for number in range(3):
+        placed(engine, container_of(f"web{number}", 1, even("numa"), app="web", fails=True))
+    told = reason(engine.create(container_of("web3", 1, even("numa"), app="web", fails=True)))
+    assert "wanted a NUMA node with at most 0 of them, as of cpus 0-3, available none" in told
+    assert "NUMA node #0: exclusive CPUs: wanted 1, available 0" in told
+
+
+def test_a_refusal_names_no_place_for_spread_over_more_domains_than_there_are() -> None:
+    engine = engine_of(NODES)
+    wide = {"topologySpread": [{**even("numa")["topologySpread"][0], "minDomains": 5}]}
+    for number in range(4):
+        placed(engine, container_of(f"web{number}", 1, wide, app="web", fails=True))
+    told = reason(engine.create(container_of("web4", 1, wide, app="web", fails=True)))
+    assert "wanted a NUMA node with at most 0 of them, available none" in told
 
 
 def test_who_made_way_has_its_cpus_again_once_the_other_is_gone() -> None:

@@ -412,3 +412,27 @@ def test_a_claim_that_cannot_be_read_is_remarked() -> None:
     claim = "{name: a, cpuset: 4-5, env: {DRA_CPUSET_1: 4-}}"
     result = run(f"- {{do: create_pod, pod: p, containers: [{claim}]}}")
     assert any("DRA_CPUSET_1 of default/p/a" in str(one) for one in result.remarks)
+
+
+def test_rules_that_stop_holding_are_told_where_nobody_may_be_moved() -> None:
+    still = "duringExecution: {movesPerMinute: 0}"
+    labels = 'poolLabels: [{pool: "NUMA node #2", labels: {disk: ssd}}]'
+    result = run(
+        f"""
+        - {{do: update_config, config: {{{labels}, {still}}}}}
+        - do: create_pod
+          pod: p
+          annotations:
+            affinity.pinfold.dev/pod: |
+              poolAffinity:
+                requiredDuringSchedulingRequiredDuringExecution:
+                  nodeSelectorTerms: [{{matchExpressions: [{{key: disk, operator: Exists}}]}}]
+          containers: [{{name: a, cpu_lim: 1, mem_lim: 64Mi}}]
+        - {{do: update_config, config: {{{still}}}}}
+        - {{do: wait, duration: 1m}}
+        """
+    )
+    assert the_one(result).pool == "NUMA node #2"
+    assert [one.split(" of ")[0] for one in the_one(result).unmet] == [
+        "a pool with disk exists (affinity.pinfold.dev/pod:3)"
+    ]

@@ -1,0 +1,116 @@
+"""Owners of required affinity keep beside them those who share cpus there."""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerState, Resources
+from pinfold.policy.model.grant import Grant
+from tests.unit.policy.engine.ruled_pods import (
+    GIB,
+    container_of,
+    cpus,
+    engine_of,
+    near,
+    placed,
+    reason,
+    term,
+)
+
+MACHINE = "socket:2 core:3 thread:2 mem:4G"
+"""Cores 0-1, 2-3, 4-5 (NUMA node 0), 6-7, 8-9, 10-11 (NUMA node 1)."""
+
+
+def _whole(count: int) -> Resources:
+    return Resources(
+        cpu_request_milli=1000 * count,
+        cpu_limit_milli=1000 * count,
+        memory_request_bytes=GIB // 64,
+        memory_limit_bytes=GIB // 64,
+    )
+
+
+def _node(*, fails: bool) -> tuple[Engine, Container, Container]:
+    engine = engine_of(MACHINE)
+    friend = container_of("friend", annotations={"pool-name.pinfold.dev/pod": "socket #1"})
+    owner = container_of("owner", 1, near(term("core", "friend")), fails=fails)
+    assert placed(engine, friend) == "6-11"
+    assert placed(engine, owner) == "6"
+    return engine, friend, owner
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_who_grows_leaves_a_cpu_of_each_core_to_whom_it_must_be_with(fails: bool) -> None:
+    engine, friend, owner = _node(fails=fails)
+    decision = engine.update(owner.id, _whole(3))
+    engine.check()
+    assert isinstance(decision.result, Grant), decision.result
+    assert decision.unmet == ()
+    assert len(decision.result.exclusive) == 3
+    own, others = decision.result.exclusive.mask, engine.grants[friend.id]
+    assert others.exclusive.mask == 0
+    assert cpus(engine, friend) == "7,9,11"
+    assert own == 1 << 6 | 1 << 8 | 1 << 10
+
+
+def test_who_insists_does_not_grow_to_where_it_would_be_alone() -> None:
+    engine, friend, owner = _node(fails=True)
+    decision = engine.update(owner.id, _whole(4))
+    engine.check()
+    assert "rules between containers leave 2 CPUs" in reason(decision)
+    assert (cpus(engine, owner), cpus(engine, friend)) == ("6", "7-11")
+
+
+def test_who_gives_way_grows_all_the_same_and_is_told() -> None:
+    engine, _, owner = _node(fails=False)
+    decision = engine.update(owner.id, _whole(4))
+    engine.check()
+    assert isinstance(decision.result, Grant), decision.result
+    assert len(decision.result.exclusive) == 4
+    assert [one.split(" of ")[0] for one in decision.unmet] == [
+        "affinity at core to app=friend (affinity.pinfold.dev/pod:1)"
+    ]
+
+
+def _unchanged(engine: Engine) -> Engine:
+    return engine
+
+
+def _reloaded(engine: Engine) -> Engine:
+    return engine.reconfigured(replace(engine.config, pin_memory=False))[0]
+
+
+def _listed(engine: Engine) -> list[Container]:
+    found: list[Container] = []
+    for container in engine.containers.values():
+        pinning = engine.pinning(container.id)
+        assert pinning is not None
+        state = ContainerState.RUNNING
+        found.append(replace(container, cpus=pinning.cpus, mems=pinning.mems, state=state))
+    return found
+
+
+def _restarted(engine: Engine) -> Engine:
+    fresh = Engine(engine.machine, engine.config)
+    fresh.synchronize(_listed(engine))
+    return fresh
+
+
+def _announced_late(engine: Engine) -> Engine:
+    fresh = Engine(engine.machine, engine.config)
+    for container in _listed(engine):
+        fresh.adopt(container)
+    return fresh
+
+
+@pytest.mark.parametrize("again", [_unchanged, _reloaded, _restarted, _announced_late])
+def test_nobody_takes_the_last_cpu_that_others_share_beside_an_owner(
+    again: Callable[[Engine], Engine],
+) -> None:
+    engine, friend, owner = _node(fails=True)
+    engine = again(engine)
+    newcomer = container_of("new", 1, annotations={"pool-name.pinfold.dev/pod": "socket #1"})
+    assert placed(engine, newcomer) == "8"
+    assert (cpus(engine, owner), cpus(engine, friend)) == ("6", "7,9-11")
