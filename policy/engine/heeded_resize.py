@@ -1,5 +1,7 @@
 """Resizes that heed the rules between containers: none that holds breaks by one."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from ..books.books import Books
@@ -10,6 +12,7 @@ from ..placing.classifier import Classified
 from ..placing.growth import allowed_cpus, closed_pools, held_back
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
+from ..placing.needed_parts import needed_parts
 from ..placing.placer import Failure, Placement
 from ..placing.resizer import Resizer
 
@@ -25,31 +28,38 @@ def heeded_resize(
 ) -> Placement | Failure:
     """A plan for other resources, by which no rule between containers breaks."""
     request = classified.request
+    gives_up = request.exclusive < len(grant.exclusive)
+    needed = needed_parts(container, grant, books) if gives_up else ()
     judgement = None
     if grant.cpu_type is CpuType.NORMAL:
         judgement = judge.judge(container, classified.placement, request)
     if judgement is None:
-        return resizer.plan(grant, request)
+        return resizer.plan(grant, request, needed=needed)
     # Whom no rule keeps away as it comes, as on reserved cpus, comes no nearer if it can be helped.
-    placement = _heeding(judgement.of_growth(), grant, request, books, resizer)
+    placement = _heeding(judgement.of_growth(), grant, request, books, resizer, needed)
     if isinstance(placement, Failure) and judgement.passed:
-        placement = _heeding(judgement, grant, request, books, resizer)
+        placement = _heeding(judgement, grant, request, books, resizer, needed)
     return placement
 
 
 def _heeding(
-    judgement: Judgement, grant: Grant, request: Request, books: Books, resizer: Resizer
+    judgement: Judgement,
+    grant: Grant,
+    request: Request,
+    books: Books,
+    resizer: Resizer,
+    needed: Sequence[int],
 ) -> Placement | Failure:
     cpus = books.presence(grant.container_id)
     allowed = allowed_cpus(judgement, grant, cpus)
     closed = closed_pools((judgement,), grant.pool_id, firmly=False)
     owed = _owed(judgement, grant, cpus, firmly=False)
-    placement = resizer.plan(grant, request, allowed, closed, owed=owed)
+    placement = resizer.plan(grant, request, allowed, closed, owed=owed, needed=needed)
     if isinstance(placement, Failure) and (closed or owed):
         firm = closed_pools((judgement,), grant.pool_id, firmly=True)
         owed_firmly = _owed(judgement, grant, cpus, firmly=True)
         if (firm, owed_firmly) != (closed, owed):
-            placement = resizer.plan(grant, request, allowed, firm, owed=owed_firmly)
+            placement = resizer.plan(grant, request, allowed, firm, owed=owed_firmly, needed=needed)
     if isinstance(placement, Failure):
         return placement
     booking = placement.booking

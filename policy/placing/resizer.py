@@ -1,6 +1,6 @@
 """Another amount of cpu and memory for a container that runs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -37,6 +37,7 @@ class Resizer:
         closed: Mapping[int, str] = _NONE_CLOSED,
         back: int = 0,
         owed: int = 0,
+        needed: Sequence[int] = (),
     ) -> Placement | Failure:
         """The grant of a container that asks for something else than it has.
 
@@ -45,10 +46,11 @@ class Resizer:
         that rules between containers leave to it; None where they leave all. `closed`: the pools
         that rules about pools keep it from, with the names of these. `back`: a mask of the cpus
         that it grows to first. `owed`: of those that it may share and not have for itself.
+        `needed`: masks of its own cpus, of each of which it keeps one if it can.
         """
-        placement = self._plan(held, request, allowed, closed, back, owed)
+        placement = self._plan(held, request, allowed, closed, back, owed, needed)
         if isinstance(placement, Failure) and request.fallback is not None:
-            less = self.plan(held, request.fallback, allowed, closed, back, owed)
+            less = self.plan(held, request.fallback, allowed, closed, back, owed, needed)
             return placement if isinstance(less, Failure) else less
         return placement
 
@@ -60,6 +62,7 @@ class Resizer:
         closed: Mapping[int, str],
         back: int,
         owed: int,
+        needed: Sequence[int],
     ) -> Placement | Failure:
         # What it gives back is free for itself first.
         ledger = self._ledger.without_share(held)
@@ -68,7 +71,10 @@ class Resizer:
             return place
         cpu_type, pool_id = place
         mask = (-1 if allowed is None else allowed) & ~owed
-        exclusive, grown = self._resized_cpus(held, request, pool_id, ledger, mask, back)
+        if request.exclusive > len(held.exclusive):
+            exclusive, grown = self._extended(held, request, pool_id, ledger, mask, back)
+        else:
+            exclusive, grown = self._shrunk(held, request, needed)
         offer = None
         memory = held.memory
         answer = self.resized_memory(held, request, exclusive)
@@ -193,7 +199,7 @@ class Resizer:
         reason = f"no room to grow to {request.describe()} — {reasons}"
         return Failure(refusal=Refusal(reason=reason))
 
-    def _resized_cpus(
+    def _extended(
         self,
         held: Grant,
         request: Request,
@@ -202,10 +208,8 @@ class Resizer:
         allowed: int,
         back: int,
     ) -> tuple[CpuSet, tuple[CpuSet, ...]]:
-        """The exclusive cpus after a resize, and which of them were added after creation."""
+        """The exclusive cpus of one that grows, and which of them were added after creation."""
         more = request.exclusive - len(held.exclusive)
-        if more <= 0:
-            return self._shrunk(held, request)
         isolated = ledger.free_isolated[pool_id]
         is_isolated = _grows_isolated(held, request, isolated.bit_count())
         free = isolated if is_isolated else ledger.slice(pool_id)
@@ -217,8 +221,34 @@ class Resizer:
         assert added is not None, (held.container_id, pool_id)
         return held.exclusive | CpuSet(added), (*held.grown, CpuSet(added))
 
-    def _shrunk(self, held: Grant, request: Request) -> tuple[CpuSet, tuple[CpuSet, ...]]:
-        """The exclusive cpus of a container that asks for fewer, what it got last given up."""
+    def _shrunk(
+        self, held: Grant, request: Request, needed: Sequence[int] = ()
+    ) -> tuple[CpuSet, tuple[CpuSet, ...]]:
+        """The exclusive cpus of a container that asks for fewer, what it got last given up.
+
+        But for those that others need, as far as these are not too many.
+        """
+        kept, grown = self._given_up(held, request)
+        if all(kept.mask & one for one in needed):
+            return kept, grown
+        must = 0
+        for one in needed:
+            if not must & one:
+                must |= self._pick_of(CpuSet(held.exclusive.mask & one), 1, request)
+        if request.whole_cores:
+            must = self._picker.cores.covering(must) & held.exclusive.mask
+        left = request.exclusive - must.bit_count()
+        if left < 0:
+            return kept, grown
+        rest = held.exclusive - CpuSet(must)
+        others, _ = self._given_up(
+            replace(held, exclusive=rest, grown=_within(held.grown, rest)),
+            replace(request, exclusive=left),
+        )
+        kept = others | CpuSet(must)
+        return kept, _within(held.grown, kept)
+
+    def _given_up(self, held: Grant, request: Request) -> tuple[CpuSet, tuple[CpuSet, ...]]:
         more = request.exclusive - len(held.exclusive)
         kept, grown = held.exclusive, list(held.grown)
         while more < 0 and grown:
@@ -237,6 +267,10 @@ class Resizer:
 
     def _pick_of(self, cpus: CpuSet, count: int, request: Request) -> int:
         return self._picker.pick(cpus.mask, count, request.priority, request.smt) or 0
+
+
+def _within(grown: Iterable[CpuSet], cpus: CpuSet) -> tuple[CpuSet, ...]:
+    return tuple([left for one in grown if (left := one & cpus)])
 
 
 def _objection(
