@@ -206,16 +206,19 @@ class Pulls:
                 return False
         return True
 
-    def rank_by_cpu(self, level: Level) -> bool:
+    def rank_by_cpu(self, level: Level, *, is_rough: bool = False) -> bool:
         """Whether a part of a domain of a level scores as each of its cpus does.
 
         Then `best` tells which of some parts score most, if asked about one cpu of each.
+        `is_rough`: also where it tells it of some levels alone, as there are too many scores.
         """
         if self._added:
             self._spread()
         if self._ranked is None:
             self._ranked = self._by_score()
-        return self._are_ranked and all(self._domains.nest(level, one) for one in self._weights)
+        return (is_rough or self._are_ranked) and all(
+            self._domains.nest(level, one) for one in self._weights
+        )
 
     def best(self, free: int, count: int) -> int:
         """The most attractive of some cpus, at least `count` of them where there are as many."""

@@ -253,3 +253,28 @@ def test_the_same_holds_where_rules_are_about_many_cores(seed: int) -> None:
     search = chance.search()
     asked = dataclasses.replace(search)
     check(search, asked, chance.rules)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 1 << 32), tried_together=st.integers(0, 100))
+def test_where_few_parts_are_tried_together_a_pool_has_a_place_all_the_same(
+    seed: int, tried_together: int
+) -> None:
+    chance = Chance(seed)
+    search = chance.search()
+    asked = dataclasses.replace(search)
+    every, found = degraded(search), degraded(asked, tried_together)
+    assert every is not None
+    assert found is not None
+    assert set(found.dropped) == set(every.dropped)
+    for pool in chance.tree.pools:
+        if pool.id in found.dropped:
+            continue
+        cpus = found.regions[pool.id]
+        counted = found.unmet[pool.id], found.unmet_of_others[pool.id]
+        assert not cpus & ~pool.cpus.mask
+        assert asked.fits(pool.id, cpus)
+        assert counted == price(cpus, pool.id, chance.rules)
+        assert counted >= (every.unmet[pool.id], every.unmet_of_others[pool.id])
+        if found.preferred:
+            assert found.preferred[pool.id] == asked.preference(pool.id, cpus)

@@ -107,6 +107,19 @@ def test_containers_pull_together_as_one_by_one(
     assert bool(together) == bool(added or sizes)
 
 
+def test_where_scores_are_too_many_cpus_are_ranked_roughly_by_some_levels() -> None:
+    machine = machine_from_spec("socket:1 numa:64 core:2 thread:1 mem:1G")
+    domains = Domains(machine, machine.online)
+    pulls = Pulls(domains)
+    for level in (Level.CORE, Level.NUMA):
+        for number, cpus in enumerate(domains.masks(level)):
+            pulls.add(level, cpus, number)
+    assert not pulls.rank_by_cpu(Level.CORE)
+    assert pulls.rank_by_cpu(Level.CORE, is_rough=True)
+    assert not pulls.rank_by_cpu(Level.NUMA, is_rough=True)
+    assert pulls.best(machine.online.mask, 1) == domains.masks(Level.CORE)[-1]
+
+
 def test_the_firsts_of_a_level_name_the_domain_of_each_cpu() -> None:
     for level in Level:
         holders, firsts = DOMAINS.holders(level), DOMAINS.firsts(level)

@@ -28,16 +28,23 @@ from .part_ranks import PartRanks
 _CLOSURES_MAX: Final = 16
 """Of a pool with more parts than these, single ones and the first few together are tried."""
 
+TRIED_TOGETHER_MAX: Final = 512
+"""So many parts, of all pools, are tried together with others; no rules reach that on 100 cores.
+
+In the pools that come later, the widest ones last, a single part serves, or else all of them: more
+rules may break there than must, but whatever fits has a place.
+"""
+
 _CPUS: Final = attrgetter("cpus")
 _BROKEN: Final = attrgetter("broken")
 _COST: Final = attrgetter("cost")
 _REGION: Final = attrgetter("region")
 
 
-def degraded(search: OpeningSearch) -> Openings | None:
+def degraded(search: OpeningSearch, tried_together: int = TRIED_TOGETHER_MAX) -> Openings | None:
     """The places where no rule breaks that must not, and as few as possible of the others.
 
-    None where all of them insist.
+    None where all of them insist. `tried_together`: see `TRIED_TOGETHER_MAX`.
     """
     rules = search.judgement.restrictions()
     firm = [one for one in rules if not one.can_break]
@@ -50,7 +57,7 @@ def degraded(search: OpeningSearch) -> Openings | None:
         everything &= ~one.forbidden
     closed = frozenset[int]().union(*(one.closed_pools for one in firm))
     regions = search.regions(everything, [one for one in firm if one.is_own])
-    breaking = _Breaking(search, costs, regions)
+    breaking = _Breaking(search, costs, regions, tried_together)
     best = [0] * len(search.tree.pools)
     unmet = [0] * len(best)
     dropped: dict[int, Dropped] = {}
@@ -109,8 +116,15 @@ class _Breaking:
     all pools that have the whole of it, and whether a request fits is asked of the best alone.
     """
 
-    def __init__(self, search: OpeningSearch, costs: BreakingCosts, regions: Sequence[int]) -> None:
+    def __init__(
+        self,
+        search: OpeningSearch,
+        costs: BreakingCosts,
+        regions: Sequence[int],
+        tried_together: int,
+    ) -> None:
         self._search = search
+        self._left_to_try = tried_together
         self._costs = costs
         self._ranks = PartRanks(search)
         self._is_one_region = len(regions) < 2
@@ -231,25 +245,56 @@ class _Breaking:
         cpus = self._everything & mask
         if not self._search.may_fit(pool_id, cpus):
             return None
-        found = self._least_single(pool_id, nest, count)
+        if self._has_unions and count > self._left_to_try:
+            found = self._roughly_least(pool_id, nest, count)
+            if found is not None:
+                return found
+        found = self._least_single(pool_id, nest, count, _CLOSURES_MAX)
         if not self._has_unions:
             return found
+        self._left_to_try -= count
         if self._is_one_region and self._ranks.are_kept:
             ends = [*nest.ends, *((one.order, one.cpus, one.broken) for one in nest.pieces)]
-            broken = reduce(int.__or__, map(_BROKEN, nest.pieces), nest.broken)
-            whole = Whole(cpus, broken | self._narrow.broken(mask), ends)
+            whole = Whole(cpus, self._broken_on_some(pool_id), ends)
             is_known, union = self._unions.at_once(pool_id, whole, found)
             if is_known:
                 return union
         return self._unions.least(pool_id, self._by_region(self._wide_parts(pool_id)), found)
+
+    def _roughly_least(self, pool_id: int, nest: _Nest, count: int) -> BrokenPart | None:
+        """A single part of a pool that fits, the best of them, or else all of its only region.
+
+        All of it also where that costs no more, unless likings tell them apart: these are dear.
+        """
+        found = self._least_single(pool_id, nest, count, 0)
+        if not self._is_one_region or (found is not None and self._ranks.left is None):
+            return found
+        cpus = self._everything & self._search.tree.masks[pool_id]
+        whole = self._part(0, cpus, self._broken_on_some(pool_id))
+        if found is not None and (
+            whole.cost > found.cost or self._ranks.best_of_equals(pool_id, [found, whole]) is found
+        ):
+            return found
+        return whole if self._ranks.fits(pool_id, whole) else found
+
+    def _broken_on_some(self, pool_id: int) -> int:
+        """The rules that break on some parts of a pool."""
+        nest, mask = self._nests[pool_id], self._search.tree.masks[pool_id]
+        broken = reduce(int.__or__, map(_BROKEN, nest.pieces), nest.broken)
+        return broken | self._narrow.broken(mask)
 
     def _by_region(self, parts: list[BrokenPart]) -> list[list[BrokenPart]]:
         if self._is_one_region:
             return [parts]
         return [list(some) for _, some in groupby(parts, _REGION)]
 
-    def _least_single(self, pool_id: int, nest: _Nest, count: int) -> BrokenPart | None:
-        """The same where parts are together only if no more rules break by that."""
+    def _least_single(
+        self, pool_id: int, nest: _Nest, count: int, closures: int
+    ) -> BrokenPart | None:
+        """The same where parts are together only if no more rules break by that.
+
+        `closures`: in a pool with more parts none are together.
+        """
         mask = self._search.tree.masks[pool_id]
         narrow = self._narrow.first_that_fits(mask, partial(self._ranks.fits, pool_id))
         if self._ranks_all and (
@@ -264,21 +309,25 @@ class _Breaking:
             if wide is not None and not self._ranks.fits(pool_id, wide):
                 wide = self._ranks.first_that_fits(pool_id, self._wide_parts(pool_id))
         else:
-            wide = self._first_closed(pool_id, count, None if narrow is None else narrow.cost)
+            most = None if narrow is None else narrow.cost
+            wide = self._first_closed(pool_id, count, most, closures)
         if narrow is None or wide is None or wide.cost != narrow.cost:
             return min(filter(None, (narrow, wide)), key=_COST, default=None)
         return self._ranks.best_of_equals(pool_id, [narrow, wide])
 
-    def _first_closed(self, pool_id: int, count: int, most: int | None) -> BrokenPart | None:
+    def _first_closed(
+        self, pool_id: int, count: int, most: int | None, closures: int
+    ) -> BrokenPart | None:
         """The first part by cost and rank that fits, with all others on which no more breaks.
 
         `count`: that of all parts, also those that are kept as masks. `most`: the highest cost.
+        `closures`: as above.
         """
         mask = self._search.tree.masks[pool_id]
         by_cost: dict[int, list[tuple[BrokenPart, list[BrokenPart]]]] = {}
         for some in self._by_region(self._wide_parts(pool_id)):
             number = count if self._is_one_region else len(some)
-            others = some if 1 < number <= _CLOSURES_MAX else []
+            others = some if 1 < number <= closures else []
             for one in some:
                 by_cost.setdefault(one.cost, []).append((one, others))
         while by_cost:

@@ -17,6 +17,8 @@ from .part_ranks import PartRanks
 
 _FEW: Final = 8
 """Not more parts than these are looked at one by one."""
+_MANY: Final = 512
+"""Of more parts than these how much they are liked is told roughly."""
 
 
 class NarrowParts:
@@ -169,13 +171,14 @@ def are_narrow(
     """Whether the parts of a family are many, and may be kept as masks."""
     cpus, broken, level = family
     domains, pulls = search.judgement.domains, search.judgement.pulls
-    if costs.count(family) <= _FEW or domains.covering(level, cpus) != cpus:
+    count = costs.count(family)
+    if count <= _FEW or domains.covering(level, cpus) != cpus:
         return False
     if not all(domains.nest(level, one) for one in costs.levels_chosen(broken)):
         return False
     if not domains.are_inside(level, _leaves(search)):
         return False
-    return ranks.left is not None or pulls.rank_by_cpu(level)
+    return ranks.left is not None or pulls.rank_by_cpu(level, is_rough=count > _MANY)
 
 
 def undivided_level(

@@ -24,6 +24,7 @@ from tests.unit.policy.engine.ruled_pods import (
     container_of,
     engine_of,
     near,
+    prefer,
     term,
 )
 
@@ -115,6 +116,23 @@ def test_a_rule_about_cores_that_breaks_costs_each_core_hardly_a_call_once_cores
     calls = count_calls(lambda: engine.create(newcomer))
     assert engine.decisions[newcomer.id].unmet
     assert calls < 7 * _CORES
+
+
+def test_rules_that_break_wherever_two_cores_are_are_not_weighed_in_each_of_very_many_pools() -> (
+    None
+):
+    engine = engine_of("socket:8 numa:8 l3:4 core:4 thread:2 mem:4G")
+    for number in range(512):
+        app = "friend" if number % 3 else "rival"
+        engine.create(container_of(f"resident{number}", 0.1 if number % 2 else 1, app=app))
+    beside, liked = near(term("core", "friend")), prefer(100, term("core", "rival"))
+    rules = {"podAffinity": {**beside["podAffinity"], **liked["podAffinity"]}}
+    engine.create(container_of("first", 2, rules))
+    engine.remove(container_of("first").id)
+    newcomer = container_of("newcomer", 2, rules)
+    calls = count_calls(lambda: engine.create(newcomer))
+    assert engine.decisions[newcomer.id].unmet
+    assert calls < 30 * _CORES
 
 
 def test_rules_about_very_many_cost_no_call_for_each_of_them() -> None:
