@@ -177,7 +177,8 @@ class Resizer:
                 continue
             if allowed is not None:
                 free = ledger.free_isolated[pool_id] if is_isolated else ledger.slice(pool_id)
-                own, shared = (free & allowed).bit_count(), ledger.room_within(pool_id, allowed)
+                own = strict_cpus(request, free & allowed).bit_count()
+                shared = ledger.room_within(pool_id, allowed)
                 if own < more or shared + 1000 * (back - taken) < request.shared_milli:
                     candidates[name] = (
                         f"rules between containers leave {own} CPUs and {max(shared, 0)}m"
