@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
 from ..annotations.preferences import parse_preferences
 from ..books.books import Books
+from ..books.named_cpus import left_of_share
 from ..model.container import Container, ContainerId, PodId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType, Request
@@ -177,6 +178,8 @@ def _pen(
             named = _remembered_pool(known, cpus, books)
             return replace(grant, pool_id=pool_id if named is None else named)
     hint = known[0] if known else None
+    if hint is not None and not remembered:
+        cpus = left_of_share(cpus, request.total_milli, hint.pool, ledger)
     if not (cpus <= sharable or may_be_lent(cpus, request.total_milli, ledger, hint)):
         return None
     within = next((one.within for one in known if one.within is not None), None)

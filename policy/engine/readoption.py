@@ -20,7 +20,6 @@ from .adoption import (
     is_alive,
     newest_of_each_id,
     newest_of_each_name,
-    on_usable_cpus,
     overlaps,
 )
 from .allocator import Allocator
@@ -140,7 +139,12 @@ def _readopt(
 
 
 def _on_usable_cpus(container: Container, books: Books) -> Container:
-    return on_usable_cpus(container, books.supply)
+    """The container on those of its cpus that it may still use; itself where all or none are left.
+
+    Then it is not placed anew, far from its memory, for one cpu that was taken away.
+    """
+    cpus = (container.cpus or NO_CPUS) & (books.supply.sharable | books.supply.isolated)
+    return replace(container, cpus=cpus) if cpus and cpus != container.cpus else container
 
 
 def carried_over(decision: Decision, earlier: Decision | None, *, is_same_tree: bool) -> Decision:
