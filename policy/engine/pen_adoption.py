@@ -64,7 +64,7 @@ def find_penned(
         PennedContainers(
             name=name,
             containers=tuple(inside),
-            others=_cpus_of([one for one in running if one.id not in ids[name]], requests),
+            others=taken_by([one for one in running if one.id not in ids[name]], requests),
         )
         for name, inside in found.items()
     )
@@ -265,7 +265,8 @@ def _mems(pinned: Sequence[Container], roster: Roster, books: Books) -> NodeSet:
     return found
 
 
-def _cpus_of(containers: Sequence[Container], requests: Mapping[ContainerId, Request]) -> int:
+def taken_by(containers: Sequence[Container], requests: Mapping[ContainerId, Request]) -> int:
+    """A mask of the cpus on which some containers run, but for those that are left alone."""
     mask = 0
     for one in containers:
         if one.cpus and requests[one.id].cpu_type is not CpuType.PRESERVE:

@@ -24,7 +24,7 @@ from .adoption import (
 )
 from .allocator import Allocator
 from .decision import Decision, fault_problem, with_unmet
-from .pen_adoption import PennedContainers, adopt_pen, find_penned
+from .pen_adoption import PennedContainers, adopt_pen, find_penned, taken_by
 
 
 class FaultyContainerError(Exception):
@@ -200,6 +200,8 @@ def _adopt(
             with _Blame(container):
                 books.expect(container, requests[container.id])
     homeless: list[Container] = []
+    # Whoever began meanwhile may run on anybody's cpus, and takes none from who is remembered.
+    remembered = taken_by([one for one in everybody if one.id in advice], requests)
     own, since, claims, left = (list[tuple[Container, Request]]() for _ in range(4))
     for container in running:
         request, hint = requests[container.id], advice.get(container.id)
@@ -208,7 +210,7 @@ def _adopt(
                 # It was told of by whoever creates pods, and may be about others' cpus. Where it is
                 # not, who was left the reserved cpus because of these is known for that then.
                 had = NO_CPUS if hint is None else hint.exclusive
-                is_its = bool(had) and not had.mask & others[container.id]
+                is_its = bool(had) and not had.mask & remembered
                 (own if is_its else claims).append((container, request))
             elif not has_own_cpus(request, hint):
                 left.append((container, request))
@@ -237,10 +239,11 @@ def _adopt(
                 if not allocator.adopt(container, request, others[container.id], hint):
                     homeless.append(container)
 
-    # What an exclusive grant holds is legal for nobody else, so those come first; but who began on
+    # What an exclusive grant holds is legal for nobody else, so those come first, and of these the
+    # claims that are remembered, as none gets a cpu that somebody is owed by then; but who began on
     # others' cpus since these were remembered takes none from pens. Who shares may have been left
     # the reserved cpus because of them, and may have been promised more than a claim leaves.
-    adopt_own(own)
+    adopt_own(sorted(own, key=lambda one: not one[1].claimed))
     adopt_pens(group for group in penned if _may_own(group, advice))
     adopt_own(since)
     adopt_each(claims)

@@ -426,6 +426,44 @@ def test_a_claim_of_cpus_on_which_a_stranger_began_comes_before_pods_that_share(
     again.check()
 
 
+def test_a_claim_keeps_its_cpus_on_which_a_stranger_began_whatever_another_claims() -> None:
+    """Of the other two one has to be left to share, and a stranger's claim is about that."""
+    machine = machine_from_spec("socket:1 core:4 mem:2G")
+    engine = Engine(machine, CONFIG)
+    claimer = replace(running("claimer"), claimed=CpuSet.of(3))
+    engine.create(claimer)
+    engine.create(running("part", 1500))
+    assert [str(one.exclusive) for one in engine.grants.values()] == ["3", "1"]
+    later = replace(running("later", 1000), claimed=CpuSet.of(2))
+    listed = [*engine.snapshot().running(), later, running("stranger", 0, "3")]
+    again = Engine(machine, CONFIG)
+    again.synchronize(listed, engine.snapshot().advice())
+    assert str(again.grants[claimer.id].exclusive) == "3"
+    again.check()
+
+
+@pytest.mark.parametrize("claimed", [2, 3])
+def test_a_claim_keeps_its_cpus_to_which_another_one_could_grow(claimed: int) -> None:
+    """A rule leaves that one these cpus alone, so that it is owed one of them."""
+    machine = machine_from_spec("socket:1 core:5 mem:2G")
+    engine = Engine(machine, CONFIG)
+    claimer = replace(running("claimer"), claimed=CpuSet.of(claimed))
+    engine.create(claimer)
+    engine.create(running("part", 1500))
+    assert str(engine.grants[ContainerId("part")].exclusive) == "1"
+    left = CpuSet.of(5 - claimed)
+    listed = [
+        replace(one, cpus=CpuSet.of(1) | left) if one.id == "part" else one
+        for one in engine.snapshot().running()
+    ]
+    advice = dict(engine.snapshot().advice())
+    advice[ContainerId("part")] = replace(advice[ContainerId("part")], within=CpuSet.of(2, 3))
+    again = Engine(machine, CONFIG)
+    assert again.synchronize(listed, advice).changes == ()
+    assert str(again.grants[claimer.id].exclusive) == str(claimed)
+    again.check()
+
+
 @pytest.mark.parametrize("qos", [QosClass.GUARANTEED, QosClass.BURSTABLE])
 def test_a_container_that_began_on_all_cpus_moves_nobody_of_its_pod(qos: QosClass) -> None:
     """It restarted, and nobody pinned it: the daemon was away."""
