@@ -252,7 +252,9 @@ class NodeWalk(KindsWalk):
         if advice:
             self.check_kept(before, strangers)
             # Who misses cpus of its own has them where somebody left.
-            is_waiting = any(before.decisions[one].degraded for one in stayed)
+            is_waiting = any(
+                before.decisions[one].degraded or self.is_lent(before, one) for one in stayed
+            )
             assert strangers or is_waiting or not adopted.changes, "a restart moves nobody"
 
     def check_kept(self, before: Snapshot, strangers: Mapping[ContainerId, Container]) -> None:
@@ -270,6 +272,9 @@ class NodeWalk(KindsWalk):
             is_other = key in now.grants and self.running[key].pod.id in pods
             if key not in now.grants or is_other or before.decisions[key].degraded:
                 continue
+            if self.is_lent(before, key):
+                # It is placed where somebody left, with what it asks for.
+                continue
             if was.pen is None and not was.exclusive.mask & seized:
                 assert now.grants[key].exclusive == was.exclusive, f"{key} had {was.exclusive}"
                 if was.exclusive and not was.has_shared_part:
@@ -282,6 +287,13 @@ class NodeWalk(KindsWalk):
                 assert now.pens[pen_id].exclusive == pen.exclusive, f"{pen_id} had {pen.exclusive}"
 
         self.check_shares(before, now, seized, pods, entered)
+
+    def is_lent(self, before: Snapshot, key: ContainerId) -> bool:
+        """Whether a container was only lent the reserved cpus, as no others were left."""
+        told, grant = before.pinnings[key].cpus, before.grants[key]
+        if told is None or grant.exclusive or grant.cpu_type is not CpuType.NORMAL:
+            return False
+        return told <= self.engine.tree.root.reserved
 
     def check_shares(
         self,
@@ -302,7 +314,8 @@ class NodeWalk(KindsWalk):
                 continue
             held = was if was.pen is None else before.pens[was.pen]
             pool = self.engine.tree.pools[held.pool_id]
-            is_share = held.cpu_type is CpuType.NORMAL and not held.exclusive and told <= pool.cpus
+            is_share = held.cpu_type is CpuType.NORMAL and not held.exclusive
+            is_share &= told <= pool.sharable
             if not is_share or before.decisions[key].degraded or not told.mask & ~seized:
                 continue
             if now.grants[key].pen is not None and now.grants[key].pen in entered:
