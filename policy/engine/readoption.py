@@ -201,7 +201,12 @@ def _adopt(
                 books.expect(container, requests[container.id])
     homeless: list[Container] = []
     # Whoever began meanwhile may run on anybody's cpus, and takes none from who is remembered.
-    remembered = taken_by([one for one in everybody if one.id in advice], requests)
+    known = [one for one in everybody if one.id in advice]
+    remembered, held = taken_by(known, requests), 0
+    for one in known:
+        # Of a pen much may be hidden, or shared by nobody, so that no cpuset tells.
+        if advice[one.id].is_penned:
+            held |= advice[one.id].exclusive.mask | advice[one.id].rest.mask
     own, since, claims, left = (list[tuple[Container, Request]]() for _ in range(4))
     for container in running:
         request, hint = requests[container.id], advice.get(container.id)
@@ -216,7 +221,7 @@ def _adopt(
                 left.append((container, request))
             else:
                 cpus = container.cpus or NO_CPUS
-                is_intruder = hint is None and cpus.mask & others[container.id]
+                is_intruder = hint is None and cpus.mask & (others[container.id] | held)
                 (since if advice and is_intruder else own).append((container, request))
 
     def adopt_own(some: Iterable[tuple[Container, Request]]) -> None:

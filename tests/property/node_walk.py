@@ -283,8 +283,6 @@ class NodeWalk(KindsWalk):
         for pen_id, pen in before.pens.items():
             members = {key for key, one in before.grants.items() if one.pen == pen_id}
             is_whole = members <= now.grants.keys() and pen_id not in entered
-            # A hidden thread on which somebody began is not believed to be the pen's.
-            is_whole &= not (pen.hide_hyperthreads and pen.exclusive.mask & seized)
             if pen.exclusive and is_whole:
                 assert now.pens[pen_id].exclusive == pen.exclusive, f"{pen_id} had {pen.exclusive}"
 

@@ -341,6 +341,20 @@ def test_who_began_while_we_were_away_takes_from_no_pod_what_is_remembered_of_it
     again.check()
 
 
+def test_who_began_on_a_thread_that_is_hidden_from_a_pod_takes_it_from_nobody() -> None:
+    """The pod has it for itself, and no cpuset tells."""
+    hidden = {**POD_POOL, "hide-hyperthreads.resource-policy.nri.io/pod": "true"}
+    engine, owner = Engine(NODES, CONFIG), running("owner", 2000, annotations=hidden)
+    assert str(engine.create(owner).pinning.cpus) == "4"
+    before = engine.snapshot()
+    stranger = replace(running("a-stranger", 1000, "5"), created_at=-1)
+    again = Engine(NODES, CONFIG)
+    synchronized = again.synchronize([*before.running(), stranger], before.advice())
+    assert [one.container_id for one in synchronized.changes] == [stranger.id]
+    assert again.snapshot().pens == before.pens
+    again.check()
+
+
 SHARES = [
     pytest.param({}, id="containers"),
     pytest.param({"group.pinfold.dev/pod": "web"}, id="a group"),
