@@ -271,12 +271,12 @@ class Books:
 
     def _presence(self, grant: Grant) -> int:
         told = self.pinner.last_told.get(grant.container_id)
-        # After an adoption some run on fewer cpus than they could, until the next event.
+        # After an adoption some run on fewer cpus than they could, or on other threads of a core.
         cpus = told.cpus if told is not None else None
         if cpus is not None and grant.idle_level is None:
             return cpus.mask
         if cpus is not None:
-            cpus = cpus & (self.pinner.pool_cpus.of(grant) or cpus) or cpus
+            cpus = cpus & (self.pinner.pool_cpus.with_hidden(grant) or cpus) or cpus
         if cpus is None:
             cpus = self.pinner.pool_cpus.of(grant)
         if cpus is None:

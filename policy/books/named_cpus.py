@@ -37,3 +37,17 @@ def can_spare(cpus: int, pool_id: PoolId, ledger: Ledger) -> bool:
         return False
     inside = [PoolId(one) for one in ledger.tree.subtree(pool_id) if cpus & masks[one]]
     return all((cpus & masks[one]).bit_count() <= ledger.sliceable(one) for one in inside)
+
+
+def left_of_share(cpus: CpuSet, milli: int, pool: str, ledger: Ledger) -> CpuSet:
+    """The cpus of a share in a pool of this name that nobody has for itself by now.
+
+    All of them where it cannot go on with those: none are left, its pool has no room for it, or it
+    had others than sharable ones. O(pools) where others have some of its cpus, else O(1).
+    """
+    left = cpus.mask & ledger.free_sharable[-1]
+    named = ledger.tree.named(pool)
+    if left in (0, cpus.mask) or named is None or not cpus <= ledger.tree.root.sharable:
+        return cpus
+    is_room = not milli or ledger.room.grantable_milli[named.id] >= milli
+    return CpuSet(left) if is_room else cpus

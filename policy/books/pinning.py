@@ -31,22 +31,25 @@ class PoolCpus(Struct, frozen=True, kw_only=True):
 
     def of(self, grant: Grant) -> CpuSet | None:
         """The cpus a grant stands for; None where they are not ours to choose."""
+        cpus = self.with_hidden(grant)
+        if cpus is not None and grant.hide_hyperthreads:
+            return CpuSet(self.cores.lowest_members(cpus.mask))
+        return cpus
+
+    def with_hidden(self, grant: Grant) -> CpuSet | None:
+        """The same with the hyperthreads that are hidden from it."""
         if grant.cpu_type is CpuType.PRESERVE:
             return None
         if grant.cpu_type is CpuType.RESERVED:
-            cpus = self.reserved
-        elif grant.rest.mask and not grant.exclusive.mask:
-            cpus = grant.rest
-        elif not grant.exclusive.mask:
+            return self.reserved
+        if grant.rest.mask and not grant.exclusive.mask:
+            return grant.rest
+        if not grant.exclusive.mask:
             # One set for all of a pool: they are many, and so are the cpus.
-            cpus = self._shared_of(grant)
-        elif grant.has_shared_part:
-            cpus = grant.exclusive | self._shared_of(grant)
-        else:
-            cpus = grant.exclusive
-        if grant.hide_hyperthreads:
-            return CpuSet(self.cores.lowest_members(cpus.mask))
-        return cpus
+            return self._shared_of(grant)
+        if grant.has_shared_part:
+            return grant.exclusive | self._shared_of(grant)
+        return grant.exclusive
 
     def _shared_of(self, grant: Grant) -> CpuSet:
         shared = self.shared[grant.pool_id]

@@ -11,13 +11,12 @@ from msgspec import Struct, structs
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.cpu_ledger import Ledger
-from ..books.named_cpus import claimed_part
+from ..books.named_cpus import claimed_part, left_of_share
 from ..cpus.picker import CpuPicker
 from ..model.container import Container, ContainerId, ContainerState, QosClass, Resources
 from ..model.grant import Grant
 from ..model.request import CpuType, Request
 from ..pools.pool_tree import Pool
-from ..pools.supply import Supply
 
 KEPT: Final = "kept"
 """The criterion of a decision that leaves a running container what it had."""
@@ -232,6 +231,8 @@ def _explained(
     remembered = NO_CPUS
     if advice is not None and advice.exclusive <= free and advice.explains(cpus, request, picker):
         remembered = advice.exclusive
+    if advice is not None and not (advice.exclusive or request.exclusive):
+        cpus = left_of_share(cpus, request.shared_milli, advice.pool, ledger)
     is_lent = _may_be_lent_beside(cpus, request, root.reserved, remembered)
     exclusive: CpuSet | None = NO_CPUS
     if not request.exclusive:
@@ -381,15 +382,6 @@ def _grant(container: Container, request: Request, exclusive: CpuSet, pool: Pool
         is_strict=request.is_strict,
         idle_level=request.idle_level,
     )
-
-
-def on_usable_cpus(container: Container, supply: Supply) -> Container:
-    """The container on those of its cpus that it may still use; itself where all or none are left.
-
-    Then it is not placed anew, far from its memory, for one cpu that was taken away.
-    """
-    cpus = (container.cpus or NO_CPUS) & (supply.sharable | supply.isolated)
-    return structs.replace(container, cpus=cpus) if cpus and cpus != container.cpus else container
 
 
 def is_alive(container: Container) -> bool:

@@ -169,7 +169,10 @@ class Engine:
             return allocator.conclude(allocator.place_running(container))
         allocator.heed_rules(container, is_alone=True)
         changes = allocator.books.pinner.changes(container.id)
+        # It may have the last cpu of those who shared it, and are lent others now.
+        allocator.unmet.note_moves(changes)
         allocator.unmet.look_at_displaced()
+        allocator.unmet.refresh_moved(container.id, changes)
         decision = replace(self.decisions[container.id], changes=changes)
         allocator.roster.decisions[container.id] = decision
         return decision

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
 from ..annotations.preferences import parse_preferences
 from ..books.books import Books
+from ..books.named_cpus import left_of_share
 from ..model.container import Container, ContainerId, PodId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType, Request
@@ -63,7 +64,7 @@ def find_penned(
         PennedContainers(
             name=name,
             containers=tuple(inside),
-            others=_cpus_of([one for one in running if one.id not in ids[name]], requests),
+            others=taken_by([one for one in running if one.id not in ids[name]], requests),
         )
         for name, inside in found.items()
     )
@@ -177,6 +178,8 @@ def _pen(
             named = _remembered_pool(known, cpus, books)
             return replace(grant, pool_id=pool_id if named is None else named)
     hint = known[0] if known else None
+    if hint is not None and not remembered:
+        cpus = left_of_share(cpus, request.total_milli, hint.pool, ledger)
     if not (cpus <= sharable or may_be_lent(cpus, request.total_milli, ledger, hint)):
         return None
     within = next((one.within for one in known if one.within is not None), None)
@@ -262,7 +265,8 @@ def _mems(pinned: Sequence[Container], roster: Roster, books: Books) -> NodeSet:
     return found
 
 
-def _cpus_of(containers: Sequence[Container], requests: Mapping[ContainerId, Request]) -> int:
+def taken_by(containers: Sequence[Container], requests: Mapping[ContainerId, Request]) -> int:
+    """A mask of the cpus on which some containers run, but for those that are left alone."""
     mask = 0
     for one in containers:
         if one.cpus and requests[one.id].cpu_type is not CpuType.PRESERVE:

@@ -20,12 +20,11 @@ from .adoption import (
     is_alive,
     newest_of_each_id,
     newest_of_each_name,
-    on_usable_cpus,
     overlaps,
 )
 from .allocator import Allocator
 from .decision import Decision, fault_problem, with_unmet
-from .pen_adoption import PennedContainers, adopt_pen, find_penned
+from .pen_adoption import PennedContainers, adopt_pen, find_penned, taken_by
 
 
 class FaultyContainerError(Exception):
@@ -140,7 +139,12 @@ def _readopt(
 
 
 def _on_usable_cpus(container: Container, books: Books) -> Container:
-    return on_usable_cpus(container, books.supply)
+    """The container on those of its cpus that it may still use; itself where all or none are left.
+
+    Then it is not placed anew, far from its memory, for one cpu that was taken away.
+    """
+    cpus = (container.cpus or NO_CPUS) & (books.supply.sharable | books.supply.isolated)
+    return replace(container, cpus=cpus) if cpus and cpus != container.cpus else container
 
 
 def carried_over(decision: Decision, earlier: Decision | None, *, is_same_tree: bool) -> Decision:
@@ -196,6 +200,13 @@ def _adopt(
             with _Blame(container):
                 books.expect(container, requests[container.id])
     homeless: list[Container] = []
+    # Whoever began meanwhile may run on anybody's cpus, and takes none from who is remembered.
+    known = [one for one in everybody if one.id in advice]
+    remembered, held = taken_by(known, requests), 0
+    for one in known:
+        # Of a pen much may be hidden, or shared by nobody, so that no cpuset tells.
+        if advice[one.id].is_penned:
+            held |= advice[one.id].exclusive.mask | advice[one.id].rest.mask
     own, since, claims, left = (list[tuple[Container, Request]]() for _ in range(4))
     for container in running:
         request, hint = requests[container.id], advice.get(container.id)
@@ -204,13 +215,13 @@ def _adopt(
                 # It was told of by whoever creates pods, and may be about others' cpus. Where it is
                 # not, who was left the reserved cpus because of these is known for that then.
                 had = NO_CPUS if hint is None else hint.exclusive
-                is_its = bool(had) and not had.mask & others[container.id]
+                is_its = bool(had) and not had.mask & remembered
                 (own if is_its else claims).append((container, request))
             elif not has_own_cpus(request, hint):
                 left.append((container, request))
             else:
                 cpus = container.cpus or NO_CPUS
-                is_intruder = hint is None and cpus.mask & others[container.id]
+                is_intruder = hint is None and cpus.mask & (others[container.id] | held)
                 (since if advice and is_intruder else own).append((container, request))
 
     def adopt_own(some: Iterable[tuple[Container, Request]]) -> None:
@@ -233,10 +244,11 @@ def _adopt(
                 if not allocator.adopt(container, request, others[container.id], hint):
                     homeless.append(container)
 
-    # What an exclusive grant holds is legal for nobody else, so those come first; but who began on
+    # What an exclusive grant holds is legal for nobody else, so those come first, and of these the
+    # claims that are remembered, as none gets a cpu that somebody is owed by then; but who began on
     # others' cpus since these were remembered takes none from pens. Who shares may have been left
     # the reserved cpus because of them, and may have been promised more than a claim leaves.
-    adopt_own(own)
+    adopt_own(sorted(own, key=lambda one: not one[1].claimed))
     adopt_pens(group for group in penned if _may_own(group, advice))
     adopt_own(since)
     adopt_each(claims)

@@ -184,13 +184,17 @@ class Roster:
     def placed_beside(
         self, container: Container, grants: Mapping[ContainerId, Grant]
     ) -> Sequence[Container]:
-        """The other containers of a pod that hold something, outside any pen."""
+        """The other containers of a pod that hold something, outside any pen.
+
+        Who asks for the reserved cpus is none of them, even where it found these full.
+        """
         return [
             self.containers[one]
             for one in self.of_pod(container.pod.id)
             if one != container.id
             and one in grants
             and grants[one].cpu_type is CpuType.NORMAL
+            and self.classified[one].request.cpu_type is not CpuType.RESERVED
             and not is_outside(self.containers[one])
         ]
 

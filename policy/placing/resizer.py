@@ -187,7 +187,7 @@ class Resizer:
                 continue
             if allowed is not None:
                 free = ledger.free_isolated[pool_id] if is_isolated else ledger.slice(pool_id)
-                own = (free & allowed & ~owed).bit_count()
+                own = strict_cpus(request, free & allowed & ~owed).bit_count()
                 shared = ledger.room_within(pool_id, allowed)
                 if own < more or shared + 1000 * (back - taken) < request.shared_milli:
                     candidates[name] = (

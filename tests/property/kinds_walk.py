@@ -176,6 +176,10 @@ class KindsWalk(PenWalk):
         self.apply(self.engine.stop(container.id))
         self.apply(self.engine.remove(container.id))
 
+    def has_firm_rules(self, container: Container) -> bool:
+        """Whether rules of a container may refuse it where it ran."""
+        return insists(container)
+
     def restart_in_place(self) -> None:
         """A container comes back to the cpus that it had, as nothing happened meanwhile."""
         if not self.running:
@@ -202,7 +206,7 @@ class KindsWalk(PenWalk):
         self.told(decision)
         if isinstance(decision.result, Refusal):
             self.engine.remove(again.id)
-            is_refused_by_itself = {RULES_KEY, FAILS_KEY} <= container.pod.annotations.keys()
+            is_refused_by_itself = self.has_firm_rules(container)
             assert is_refused_by_itself, f"no room where it was: {decision.result.reason}"
             return
         self.running[again.id], self.kernel[again.id] = again, decision.pinning
@@ -360,12 +364,23 @@ def instance(container: Container) -> tuple[str, str]:
     return (container.pod.id, container.name)
 
 
-def required_apart(container: Container) -> Rule | None:
-    """The anti-affinity that a container's pod insists on."""
+def said_of(container: Container, key: str) -> str | None:
+    """What the annotations say of a container, given the key for its pod."""
     annotations = container.pod.annotations
-    if FAILS_KEY not in annotations:
+    own = f"{key.removesuffix('/pod')}/container.{container.name}"
+    return annotations.get(own, annotations.get(key))
+
+
+def insists(container: Container) -> bool:
+    """Whether a container says that its rules are to refuse it where they do not hold."""
+    return None not in (said_of(container, RULES_KEY), said_of(container, FAILS_KEY))
+
+
+def required_apart(container: Container) -> Rule | None:
+    """The anti-affinity that a container insists on."""
+    if not insists(container):
         return None
-    written = json.loads(annotations.get(RULES_KEY, "{}")).get("podAntiAffinity", {})
+    written = json.loads(said_of(container, RULES_KEY) or "").get("podAntiAffinity", {})
     for key, terms in written.items():
         if key.startswith("required"):
             (one,) = terms

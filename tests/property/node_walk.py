@@ -1,11 +1,13 @@
 """The random walk of pods of all kinds on a node that is looked after.
 
 Beside those of the walks below: configurations with profiles, racks, resource sets and labels of
-pools, daemons that are away for a while, runtimes that list everything or create a container
-again, and plans of moves that are carried out.
+pools, annotations for single containers of a pod, huge pages, volumes, daemons that are away for a
+while, runtimes that list everything or create a container again, and plans of moves that are
+carried out.
 """
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
 
 from msgspec import structs
 
@@ -25,19 +27,41 @@ from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, rebalance
 from pinfold.policy.engine.snapshot import Snapshot
-from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.model.container import (
+    Container,
+    ContainerId,
+    Pod,
+    PodId,
+    QosClass,
+    Resources,
+)
 from pinfold.policy.model.grant import Grant, PoolId
+from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.policy.model.pinning import Pinning
+from pinfold.policy.model.request import CpuType
 from pinfold.policy.rules.podaffinity.configured_rules import RACK_LABEL, RESOURCE_SET_LABEL
-from pinfold.topology.sets.cpuset import CpuSet
-from tests.property.kinds_walk import FAILS_KEY, RULES_KEY, KindsWalk
+from pinfold.topology.model.machine import Machine
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.property.kinds_walk import FAILS_KEY, KindsWalk, insists, said_of
+from tests.property.test_engine_walk import PREFIX
 from tests.property.test_rule_laws import LEVELS
 
 RACKS = ("north", "south")
+PAGE = 2 * 2**20
+"""Bytes of a huge page."""
+PAGES = 64
+"""Of every memory node."""
 
 
 class NodeWalk(KindsWalk):
     """Pods of all kinds, and somebody who looks after their node."""
+
+    def __init__(self, machine: Machine, seed: int) -> None:
+        nodes = tuple(
+            dataclasses.replace(one, hugepages={PAGE: PAGES}) if one.memory_bytes else one
+            for one in machine.numa_nodes
+        )
+        super().__init__(dataclasses.replace(machine, numa_nodes=nodes), seed)
 
     def configured(self, config: Config) -> Config:
         draw = self.random
@@ -99,6 +123,8 @@ class NodeWalk(KindsWalk):
     def new_container(self) -> Container:
         container, draw = super().new_container(), self.random
         pod = container.pod
+        if draw.random() < 0.1:
+            container = structs.replace(container, hints=(*container.hints, self.volume()))
         if pod.id.startswith("pen-"):
             # Its labels are those of its other containers.
             return container
@@ -109,12 +135,84 @@ class NodeWalk(KindsWalk):
             labels[RESOURCE_SET_LABEL] = draw.choice(("db", "web"))
         return structs.replace(container, pod=structs.replace(pod, labels=labels))
 
+    def annotations(self) -> dict[str, str]:
+        """Some are for single containers, alone or beside those for the others of the pod."""
+        found, draw = super().annotations(), self.random
+        for key, values in (
+            (f"topologyhints.{PREFIX}", ("true", "false", "mounts,devices", "none")),
+            (f"strict.topologyhints.{PREFIX}", ("true", "false")),
+            (f"pick-resources-by-hints.{PREFIX}", ("true", "false")),
+        ):
+            if draw.random() < 0.05:
+                found[f"{key}/pod"] = draw.choice(values)
+        for key in [one for one in found if one.endswith("/pod") and draw.random() < 0.3]:
+            own = f"{key.removesuffix('/pod')}/container.c{draw.randrange(4)}"
+            found[own] = found[key]
+            if draw.random() < 0.6:
+                del found[key]
+        other = super().annotations() if draw.random() < 0.2 else {}
+        for key in [one for one in other if one.endswith("/pod")]:
+            found[f"{key.removesuffix('/pod')}/container.c{draw.randrange(4)}"] = other[key]
+        return found
+
+    def is_reserved(self, container_id: ContainerId) -> bool:
+        container = self.running[container_id]
+        asks = said_of(container, f"prefer-reserved-cpus.{PREFIX}/pod")
+        return container.pod.namespace == "kube-system" if asks is None else asks == "true"
+
+    def resources(self, qos: QosClass) -> Resources:
+        found, draw = super().resources(qos), self.random
+        if qos is QosClass.BEST_EFFORT or draw.random() < 0.8:
+            return found
+        pages = draw.choice((1, PAGES // 4, PAGES // 2, PAGES, PAGES + 1))
+        return structs.replace(found, hugepage_bytes={PAGE: pages * PAGE})
+
+    def has_firm_rules(self, container: Container) -> bool:
+        """It may have rules by the configuration, too."""
+        config = self.config
+        has_more = config.profiles or config.racks or config.anti_affinity != ReplicaAntiAffinity()
+        return insists(container) or bool(has_more and said_of(container, FAILS_KEY))
+
+    def check_spread(self, container: Container, pinning: Pinning) -> None:
+        """Strict hints keep the memory of whom nobody limits near as well, or near its devices."""
+        is_picked = said_of(container, f"pick-resources-by-hints.{PREFIX}/pod") == "true"
+        has_devices = any(one.origin is HintOrigin.POD_RESOURCES for one in container.hints)
+        if not (self.engine.grants[container.id].is_strict or (is_picked and has_devices)):
+            super().check_spread(container, pinning)
+
+    def check_arrival(self, container_id: ContainerId) -> None:
+        """Whoever is new has its huge pages, too, if nobody else had any."""
+        super().check_arrival(container_id)
+        asked = self.running[container_id].resources.hugepage_bytes.get(PAGE, 0)
+        mems, grant = self.kernel[container_id].mems, self.engine.grants[container_id]
+        if asked and mems is not None and grant.pen is None and not grant.preserve_memory:
+            found = sum(
+                one.hugepages.get(PAGE, 0) for one in self.machine.numa_nodes if one.id in mems
+            )
+            assert PAGE * found >= asked, f"{container_id} has {found} huge pages on {mems}"
+
     def new_pod(self, pod_id: str) -> Pod:
         pod, draw = super().new_pod(pod_id), self.random
+        if pod.resources is not None and draw.random() < 0.15:
+            pages = {PAGE: PAGE * draw.choice((1, PAGES // 2))}
+            size = structs.replace(pod.resources, hugepage_bytes=pages)
+            pod = structs.replace(pod, resources=size)
         if draw.random() < 0.2:
             labels = {**pod.labels, RACK_LABEL: draw.choice(RACKS)}
             return structs.replace(pod, labels=labels)
         return pod
+
+    def volume(self) -> Hint:
+        """The hint of a volume on some device, near some cpus, a NUMA node or a socket."""
+        draw, node = self.random, self.random.choice(self.machine.numa_nodes)
+        kind, socket = draw.randrange(3), draw.randrange(len(self.machine.sockets))
+        path = f"/var/lib/volume-{draw.randrange(3)}"
+        hint = Hint(provider="0000:5e:00.0", origin=HintOrigin.MOUNT, path=path)
+        return (
+            dataclasses.replace(hint, cpus=node.cpus),
+            dataclasses.replace(hint, numa_nodes=NodeSet.of(node.id)),
+            dataclasses.replace(hint, sockets=(socket,)),
+        )[kind]
 
     def be_away(self) -> None:
         """Nobody is told of what ends and begins meanwhile; then the runtime lists what runs."""
@@ -154,7 +252,9 @@ class NodeWalk(KindsWalk):
         if advice:
             self.check_kept(before, strangers)
             # Who misses cpus of its own has them where somebody left.
-            is_waiting = any(before.decisions[one].degraded for one in stayed)
+            is_waiting = any(
+                before.decisions[one].degraded or self.is_lent(before, one) for one in stayed
+            )
             assert strangers or is_waiting or not adopted.changes, "a restart moves nobody"
 
     def check_kept(self, before: Snapshot, strangers: Mapping[ContainerId, Container]) -> None:
@@ -172,6 +272,9 @@ class NodeWalk(KindsWalk):
             is_other = key in now.grants and self.running[key].pod.id in pods
             if key not in now.grants or is_other or before.decisions[key].degraded:
                 continue
+            if self.is_lent(before, key):
+                # It is placed where somebody left, with what it asks for.
+                continue
             if was.pen is None and not was.exclusive.mask & seized:
                 assert now.grants[key].exclusive == was.exclusive, f"{key} had {was.exclusive}"
                 if was.exclusive and not was.has_shared_part:
@@ -179,10 +282,49 @@ class NodeWalk(KindsWalk):
                     assert self.kernel[key].cpus == before.pinnings[key].cpus, f"{key} is moved"
         for pen_id, pen in before.pens.items():
             members = {key for key, one in before.grants.items() if one.pen == pen_id}
-            # One that shares is placed anew where a driver claims some of its cpus.
             is_whole = members <= now.grants.keys() and pen_id not in entered
             if pen.exclusive and is_whole:
                 assert now.pens[pen_id].exclusive == pen.exclusive, f"{pen_id} had {pen.exclusive}"
+
+        self.check_shares(before, now, seized, pods, entered)
+
+    def is_lent(self, before: Snapshot, key: ContainerId) -> bool:
+        """Whether a container was only lent the reserved cpus, as no others were left."""
+        told, grant = before.pinnings[key].cpus, before.grants[key]
+        if told is None or grant.exclusive or grant.cpu_type is not CpuType.NORMAL:
+            return False
+        return told <= self.engine.tree.root.reserved
+
+    def check_shares(
+        self,
+        before: Snapshot,
+        now: Snapshot,
+        seized: int,
+        pods: Collection[PodId],
+        entered: Collection[ContainerId | None],
+    ) -> None:
+        """Whoever shared cpus stays on those that are left of them, if its pool has room for it.
+
+        `seized`: the cpus that who began meanwhile has. `pods`: those of which somebody did;
+        `entered`: pens into which somebody came, as another pool may have room for all.
+        """
+        for key, was in before.grants.items():
+            told = before.pinnings[key].cpus
+            if key not in now.grants or self.running[key].pod.id in pods or told is None:
+                continue
+            held = was if was.pen is None else before.pens[was.pen]
+            pool = self.engine.tree.pools[held.pool_id]
+            is_share = held.cpu_type is CpuType.NORMAL and not held.exclusive
+            is_share &= told <= pool.sharable
+            if not is_share or before.decisions[key].degraded or not told.mask & ~seized:
+                continue
+            if now.grants[key].pen is not None and now.grants[key].pen in entered:
+                continue
+            room, after = now.room.grantable_milli[held.pool_id], now.pinnings[key].cpus
+            is_room = not held.shared_milli or room >= held.shared_milli
+            # Where one that is placed needs its room, it is lifted to a wider pool on the same.
+            stays = after is None or after.mask & told.mask & ~seized
+            assert stays or not is_room, f"{key} was on {told} in {pool.name}"
 
     def runs_anywhere(self) -> CpuSet | None:
         """Cpus of a container that began while nobody looked."""
@@ -202,7 +344,7 @@ class NodeWalk(KindsWalk):
         self.told(decision)
         if not isinstance(decision.result, Grant):
             self.engine.remove(container_id)
-            is_refused_by_itself = {RULES_KEY, FAILS_KEY} <= container.pod.annotations.keys()
+            is_refused_by_itself = self.has_firm_rules(container)
             assert is_refused_by_itself, f"no room where it was: {decision.result.reason}"
             return
         self.running[container_id], self.kernel[container_id] = container, decision.pinning

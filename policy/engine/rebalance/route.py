@@ -96,6 +96,9 @@ class Route:
         """The step of a container that is to leave a pool which others wait for."""
         model, pending = self._model, self._pending
         for waiting in self._by_gain():
+            if waiting not in pending:
+                # It was refused for good as it was to make room for another.
+                continue
             need = model.shortage(waiting, pending[waiting])
             inside = [
                 index

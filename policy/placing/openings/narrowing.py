@@ -83,7 +83,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     blocked = 0
     for barrier in judgement.barriers:
         blocked |= crowds.kept_by(barrier)
-    movable = crowds.movable
+    movable = dict(sorted(crowds.movable.items()))
     if not movable:
         return
     everything = search.tree.root.cpus.mask & ~blocked

@@ -256,3 +256,23 @@ def test_a_pen_begins_around_two_only_where_rules_of_both_go_on_to_hold(
     engine.remove(shy.id)
     placed(engine, rest)
     assert engine.decisions[calm.id].unmet == ()
+
+
+def test_a_pen_begins_beside_one_that_asks_for_the_reserved_cpus_and_found_them_full() -> None:
+    """It is in no pen of its pod's by what it asks for, and a restart would find it in none."""
+    engine = engine_of(NODES)
+    placed(engine, container_of("system", 1, namespace="kube-system"))
+    wish = {"prefer-reserved-cpus.resource-policy.nri.io/container.asks": "true"}
+    asks, own, rest = (by_size(member(*each, 4)) for each in (("asks", 1), ("own", 1), ("rest", 0)))
+    pod = replace(asks.pod, annotations=wish)
+    asks, own, rest = (replace(one, pod=pod) for one in (asks, own, rest))
+    assert "0" not in placed(engine, asks)
+    placed(engine, own)
+    placed(engine, rest)
+    assert {engine.grants[one.id].pen for one in (own, rest)} == {"pod pod"}
+    assert engine.grants[asks.id].pen is None
+    before = engine.snapshot()
+    restarted = Engine(engine.machine, engine.config)
+    assert restarted.synchronize(before.running(), before.advice()).changes == ()
+    assert pens(restarted) == pens(engine)
+    restarted.check()

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Resources
 from pinfold.policy.model.grant import Grant
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.policy.engine.ruled_pods import (
     apart,
     container_of,
@@ -125,3 +126,36 @@ def test_who_asks_for_nothing_and_insists_on_nothing_is_on_the_reserved_cpus_at_
     assert placed(engine, soft) == "0"
     (told,) = engine.decisions[soft.id].unmet
     assert told.endswith("it wants pool NUMA node #1")
+
+
+def test_who_is_driven_out_by_one_that_runs_already_is_told_beside_whom_it_is() -> None:
+    """Its socket has no other cpu, and all others are in that of whom it must not be with."""
+    engine = engine_of("socket:2 core:2 mem:4G")
+    there = {"pool-name.pinfold.dev/pod": "socket #1"}
+    owner = container_of("owner", 0.1, apart(term("socket", "guest")), fails=True)
+    guest = container_of("guest", 0, annotations=there)
+    assert placed(engine, container_of("full", 1, annotations=there)) == "2"
+    assert (placed(engine, owner), placed(engine, guest)) == ("1", "3")
+    begun = container_of("begun", 1)
+    decision = engine.adopt(replace(begun, cpus=CpuSet.of(3), mems=NodeSet.of(1)))
+    engine.check()
+    assert [(one.container_id, str(one.after.cpus)) for one in decision.changes] == [
+        (guest.id, "1")
+    ]
+    told = (*engine.decisions[owner.id].unmet, *engine.decisions[guest.id].unmet)
+    assert any("in one socket with default/guest/main" in one for one in told), told
+
+
+def test_whose_foe_is_driven_out_by_one_that_runs_already_is_told_no_more() -> None:
+    engine = engine_of("socket:3 core:2 mem:4G")
+    there = {"pool-name.pinfold.dev/pod": "socket #2"}
+    noisy = container_of("noisy", 0, annotations=there)
+    shy = container_of("shy", 1, apart(term("socket", "noisy")))
+    assert placed(engine, noisy) == "4-5"
+    engine.adopt(replace(shy, cpus=CpuSet.of(4), mems=NodeSet.of(2)))
+    assert engine.decisions[shy.id].unmet
+    begun = container_of("begun", 1)
+    engine.adopt(replace(begun, cpus=CpuSet.of(5), mems=NodeSet.of(2)))
+    engine.check()
+    assert cpus(engine, noisy) == "1-3"
+    assert engine.decisions[shy.id].unmet == ()

@@ -285,6 +285,25 @@ def test_a_lower_hyperthread_that_became_idle_moves_nobody_at_a_restart() -> Non
     again.check()
 
 
+def test_who_has_an_upper_hyperthread_beside_a_foe_keeps_it_at_a_restart() -> None:
+    """Of core 4-5 it was told cpu 5, as 4 is somebody's; a rule about it is broken there."""
+    engine, there = engine_of(SPEC), {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+    assert placed(engine, container_of("own", 1, annotations=there)) == "4"
+    container = user(level="numa", hide_hyperthreads__resource_policy__nri__io="true")
+    engine.adopt(structs.replace(container, cpus=CpuSet.parse("5-7")))
+    foe = container_of("foe", 0.5, apart(term("core", "user")))
+    engine.adopt(structs.replace(foe, cpus=CpuSet.parse("5-7")))
+    placed(engine, container_of("late", 0.5))
+    assert (cpus(engine, container), cpus(engine, foe)) == ("5-6", "5-7")
+    (broken,) = engine.decisions[foe.id].unmet
+    assert "in one core with default/user/main" in broken
+    listed, before = engine.snapshot().running(), engine.grants
+    again = Engine(engine.machine, engine.config)
+    assert again.synchronize(listed, engine.snapshot().advice()).changes == ()
+    assert again.grants == before, "no rule keeps it from where it is"
+    again.check()
+
+
 def test_a_value_that_is_no_level_is_told() -> None:
     engine, container = engine_of(SPEC), user(level="die")
     assert placed(engine, container) == "4-7"

@@ -11,6 +11,7 @@ from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.adoption import Advice, newest_of_each_id
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.reconfiguration import Fate, find_moves
+from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import (
     Container,
     ContainerId,
@@ -340,6 +341,82 @@ def test_who_began_while_we_were_away_takes_from_no_pod_what_is_remembered_of_it
     again.check()
 
 
+def test_who_began_on_a_thread_that_is_hidden_from_a_pod_takes_it_from_nobody() -> None:
+    """The pod has it for itself, and no cpuset tells."""
+    hidden = {**POD_POOL, "hide-hyperthreads.resource-policy.nri.io/pod": "true"}
+    engine, owner = Engine(NODES, CONFIG), running("owner", 2000, annotations=hidden)
+    assert str(engine.create(owner).pinning.cpus) == "4"
+    before = engine.snapshot()
+    stranger = replace(running("a-stranger", 1000, "5"), created_at=-1)
+    again = Engine(NODES, CONFIG)
+    synchronized = again.synchronize([*before.running(), stranger], before.advice())
+    assert [one.container_id for one in synchronized.changes] == [stranger.id]
+    assert again.snapshot().pens == before.pens
+    again.check()
+
+
+SHARES = [
+    pytest.param({}, id="containers"),
+    pytest.param({"group.pinfold.dev/pod": "web"}, id="a group"),
+    pytest.param(POD_POOL, id="pods with pens"),
+]
+
+
+def with_a_stranger(
+    wish: Mapping[str, str], milli: int, *, is_claimed: bool
+) -> tuple[Snapshot, Engine]:
+    """Two that share cpus 4-7, a restart, and who began meanwhile on cpu 5, and what is then."""
+    engine = Engine(NODES, CONFIG)
+    there, listed = {"pool-name.pinfold.dev/pod": "NUMA node #1", **wish}, list[Container]()
+    for name in ("one", "other"):
+        one = running(name, milli)
+        pod = replace(one.pod, qos=QosClass.BURSTABLE, annotations=there)
+        engine.create(replace(one, pod=pod))
+        # Nobody insists on the pool any more.
+        pinning = engine.pinning(one.id)
+        assert pinning is not None
+        pod = replace(pod, annotations=wish)
+        listed.append(replace(one, pod=pod, cpus=pinning.cpus, mems=pinning.mems))
+    before = engine.snapshot()
+    assert {str(one.cpus) for one in before.pinnings.values()} == {"4-7"}
+    stranger = running("stranger", 1000, "5")
+    if is_claimed:
+        stranger = replace(stranger, claimed=CpuSet.of(5))
+    again = Engine(NODES, CONFIG)
+    again.synchronize([*listed, stranger], before.advice())
+    assert str(again.grants[stranger.id].exclusive) == "5"
+    again.check()
+    return before, again
+
+
+@pytest.mark.parametrize("is_claimed", [True, False], ids=["a claim", "who asks for it"])
+@pytest.mark.parametrize("wish", SHARES)
+def test_who_shares_keeps_the_cpus_that_a_stranger_leaves(
+    wish: Mapping[str, str], is_claimed: bool
+) -> None:
+    """It is not placed anew, far from its memory, for one cpu that is somebody's by now."""
+    before, again = with_a_stranger(wish, 500, is_claimed=is_claimed)
+    for key, was in before.pinnings.items():
+        now = again.pinning(ContainerId(key))
+        assert now == replace(was, cpus=CpuSet.parse("4,6-7"))
+        assert again.decisions[key].pool == "NUMA node #1"
+        assert again.decisions[key].decided_by == "kept"
+
+
+@pytest.mark.parametrize("wish", SHARES)
+def test_who_shares_what_a_stranger_has_left_too_little_of_has_a_place_elsewhere(
+    wish: Mapping[str, str],
+) -> None:
+    """One of two stays: three cpus are too few for both."""
+    before, again = with_a_stranger(wish, 1700, is_claimed=True)
+    found = {str(one.cpus) for key in before.pinnings if (one := again.pinning(key)) is not None}
+    assert all(CpuSet.parse(one).isdisjoint(CpuSet.of(5)) for one in found)
+    assert min(again.snapshot().room.shared_milli) >= 0
+    if "group.pinfold.dev/pod" not in wish:
+        assert "4,6-7" in found
+        assert len(found) == 2
+
+
 @pytest.mark.parametrize("milli", [0, 9500], ids=["as it asks for nothing", "with a pen"])
 def test_a_claim_of_cpus_on_which_a_stranger_began_comes_before_pods_that_share(
     milli: int,
@@ -360,6 +437,44 @@ def test_a_claim_of_cpus_on_which_a_stranger_began_comes_before_pods_that_share(
     again.synchronize([*before.running(), stranger], before.advice())
     assert str(again.grants[claimer.id].exclusive) == "15"
     assert before.pens.items() <= again.snapshot().pens.items()
+    again.check()
+
+
+def test_a_claim_keeps_its_cpus_on_which_a_stranger_began_whatever_another_claims() -> None:
+    """Of the other two one has to be left to share, and a stranger's claim is about that."""
+    machine = machine_from_spec("socket:1 core:4 mem:2G")
+    engine = Engine(machine, CONFIG)
+    claimer = replace(running("claimer"), claimed=CpuSet.of(3))
+    engine.create(claimer)
+    engine.create(running("part", 1500))
+    assert [str(one.exclusive) for one in engine.grants.values()] == ["3", "1"]
+    later = replace(running("later", 1000), claimed=CpuSet.of(2))
+    listed = [*engine.snapshot().running(), later, running("stranger", 0, "3")]
+    again = Engine(machine, CONFIG)
+    again.synchronize(listed, engine.snapshot().advice())
+    assert str(again.grants[claimer.id].exclusive) == "3"
+    again.check()
+
+
+@pytest.mark.parametrize("claimed", [2, 3])
+def test_a_claim_keeps_its_cpus_to_which_another_one_could_grow(claimed: int) -> None:
+    """A rule leaves that one these cpus alone, so that it is owed one of them."""
+    machine = machine_from_spec("socket:1 core:5 mem:2G")
+    engine = Engine(machine, CONFIG)
+    claimer = replace(running("claimer"), claimed=CpuSet.of(claimed))
+    engine.create(claimer)
+    engine.create(running("part", 1500))
+    assert str(engine.grants[ContainerId("part")].exclusive) == "1"
+    left = CpuSet.of(5 - claimed)
+    listed = [
+        replace(one, cpus=CpuSet.of(1) | left) if one.id == "part" else one
+        for one in engine.snapshot().running()
+    ]
+    advice = dict(engine.snapshot().advice())
+    advice[ContainerId("part")] = replace(advice[ContainerId("part")], within=CpuSet.of(2, 3))
+    again = Engine(machine, CONFIG)
+    assert again.synchronize(listed, advice).changes == ()
+    assert str(again.grants[claimer.id].exclusive) == str(claimed)
     again.check()
 
 

@@ -1,13 +1,24 @@
 """Containers that go where their devices are: preferred, strict, and cpu by cpu."""
 
+from msgspec.structs import replace
+
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    placed,
+    reason,
+    term,
+)
 
 DOMAIN = "resource-policy.nri.io"
 STRICT = {f"strict.topologyhints.{DOMAIN}/pod": "true"}
@@ -61,11 +72,6 @@ def create(
     )
 
 
-def reason(decision: Decision) -> str:
-    assert isinstance(decision.result, Refusal)
-    return decision.result.reason
-
-
 def test_a_hint_wins_over_room() -> None:
     decision = create(engine(), 2000, device(0))
     assert decision.pool == "NUMA node #0"
@@ -98,6 +104,20 @@ def test_a_strict_container_takes_near_cpus_of_a_wide_pool_never_far_ones() -> N
     assert isinstance(decision.result, Grant)
     assert decision.result.exclusive == CpuSet.parse("1-3")
     assert decision.result.memory == NodeSet.of(0)
+
+
+def test_a_strict_container_is_refused_growth_where_a_rule_leaves_it_no_near_cpu() -> None:
+    """Cpus 2 and 3 are one core, of which another one has 2; in the wider pool all are far."""
+    node = engine_of("socket:1 numa:2 core:2 thread:2 mem:8G")
+    one = container_of("one", 1, apart(term("core", "noisy")), annotations=STRICT)
+    one = replace(one, hints=(device(0),))
+    there = {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+    assert placed(node, one) == "1"
+    assert placed(node, container_of("noisy", 1, annotations=there)) == "2"
+    decision = node.update(one.id, replace(one.resources, cpu_request_milli=2000))
+    assert "socket #0: rules between containers leave 0 CPUs" in reason(decision)
+    assert (cpus(node, one), decision.changes) == ("1", ())
+    node.check()
 
 
 def test_strict_hints_that_contradict_each_other_are_refused() -> None:

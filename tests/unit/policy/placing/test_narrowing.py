@@ -132,3 +132,14 @@ def test_a_further_resident_that_stays_costs_no_call() -> None:
         calls.append(called_modules(create).count("pinfold.policy.placing.openings.narrowing"))
     few, many = calls
     assert 0 < many <= few < 20
+
+
+@pytest.mark.parametrize("names", [("one", "other"), ("other", "one")])
+def test_residents_make_way_in_one_order_whoever_came_first(names: Sequence[str]) -> None:
+    """A plan is made on a copy, which knows them in another order, and has to come true."""
+    engine = engine_of("socket:1 core:4 thread:2 mem:4G")
+    for name in names:
+        placed(engine, container_of(name, 0.5, app="noisy"))
+    decision = engine.create(container_of("shy", 0.5, apart(term("core", "noisy"))))
+    assert [one.container_id for one in decision.changes] == ["one-main", "other-main"]
+    engine.check()
