@@ -97,14 +97,14 @@ class Ledger:
 
     def sliceable(self, pool_id: PoolId) -> int:
         """The number of cpus of `slice` that may be taken at once; as a rule it picks no slice."""
-        count, owed = self.room.sliceable[pool_id], self._owed
+        count, owed = self.room.sliceable[pool_id], self.owed
         if not self.tree.masks[pool_id] & owed or self.cut_within(pool_id) >= count:
             return count
         return min(count, self.slice(pool_id).bit_count())
 
     def sliceable_up_to(self, wanted: int) -> Sequence[int]:
         """The same of every pool where it is less than wanted, else any that is not. O(pools)."""
-        counts, owed = self.room.sliceable, self._owed
+        counts, owed = self.room.sliceable, self.owed
         if not owed:
             return counts
         found, masks, cuts = list(counts), self.tree.masks, self.cuts_within(-1)
@@ -116,19 +116,19 @@ class Ledger:
     def cut_within(self, pool_id: PoolId, region: int = -1) -> int:
         """A number of cpus of a region that `slice` has at least, as no cpus are picked for it."""
         _ = self.room
-        return self._pool_room.cut_within(pool_id, region & ~self._owed, self.free_sharable)
+        return self._pool_room.cut_within(pool_id, region & ~self.owed, self.free_sharable)
 
     def cuts_within(self, region: int) -> Sequence[int]:
         """`cut_within` of every pool at once."""
         _ = self.room
-        return self._pool_room.cuts_within(region & ~self._owed, self.free_sharable)
+        return self._pool_room.cuts_within(region & ~self.owed, self.free_sharable)
 
     def slice(self, pool_id: PoolId) -> int:
         """A mask of sharable cpus of a pool of which any `sliceable` may be taken at once.
 
         Every pool below keeps the cpus it owes its shared grants, narrowed ones included.
         """
-        return self._sliced(pool_id) & ~self._owed
+        return self._sliced(pool_id) & ~self.owed
 
     def share(self, pool_id: PoolId) -> int:
         """A mask of the cpus on which a share of a pool runs, never none.
@@ -177,7 +177,8 @@ class Ledger:
         return inside + self.narrowed.promised(-1 if is_rough else self.free_sharable[pool_id], 0)
 
     @property
-    def _owed(self) -> int:
+    def owed(self) -> int:
+        """Cpus that nobody may take, as narrowed shares or owners of rules need some of them."""
         return self.narrowed.owed(self.free_sharable[-1], self.sharable_version)
 
     def _sliced(self, pool_id: int) -> int:
@@ -374,7 +375,7 @@ class Ledger:
             fresh.add(grant)
         assert (fresh._grants, fresh._reserved_milli) == (self._grants, self._reserved_milli)
         assert self._members.keys() == self._pens.keys()
-        assert (fresh.free_sharable, fresh._owed) == (self.free_sharable, self._owed)
+        assert (fresh.free_sharable, fresh.owed) == (self.free_sharable, self.owed)
         assert (fresh.free_isolated, fresh._neighbours) == (self.free_isolated, self._neighbours)
         assert (fresh._free_count, fresh._shared_milli) == (self._free_count, self._shared_milli)
         assert (fresh._zero_requests, fresh.room) == (self._zero_requests, self.room)

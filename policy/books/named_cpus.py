@@ -32,8 +32,7 @@ def can_spare(cpus: int, pool_id: PoolId, ledger: Ledger) -> bool:
     O(pools inside).
     """
     masks = ledger.tree.masks
-    owed = ledger.narrowed.owed(ledger.free_sharable[-1], ledger.sharable_version)
-    if cpus & (~ledger.free_sharable[pool_id] | owed):
+    if cpus & (~ledger.free_sharable[pool_id] | ledger.owed):
         return False
     inside = [PoolId(one) for one in ledger.tree.subtree(pool_id) if cpus & masks[one]]
     return all((cpus & masks[one]).bit_count() <= ledger.sliceable(one) for one in inside)

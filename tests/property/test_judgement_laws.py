@@ -163,15 +163,18 @@ def test_a_pool_is_preferred_as_much_as_what_is_left_of_its_region(
     assert [*found] == [search.preference(*one) for one in enumerate(places)]
 
 
-def owed(some: Sequence[Companions], region: int) -> int:
-    """The cpus that are left to companions, domain by domain in the order of the rules."""
+def owed(some: Sequence[Companions], region: int, sure: int) -> int:
+    """The cpus that are left to companions, domain by domain in the order of the rules.
+
+    `sure`: cpus that nobody takes anyway.
+    """
     kept = 0
     for one in dict.fromkeys((one.level, one.shared, one.own) for one in some):
         level, shared, own = one
         for domain in DOMAINS.masks(level):
             here = shared & domain
             if here and domain & region and not domain & own and not kept & here:
-                kept |= 1 << (here.bit_length() - 1)
+                kept |= 1 << ((here & sure or here).bit_length() - 1)
     return kept & region
 
 
@@ -187,8 +190,9 @@ def test_what_is_owed_to_companions_is_what_each_domain_by_itself_owes(data: st.
         Companions(level=level, own=own & ~shared, shared=shared, rule=rule)
         for level, own, shared in data.draw(st.lists(drawn, max_size=3))
     )
-    judgement = Judgement(companions=companions, pulls=Pulls(DOMAINS), domains=DOMAINS)
+    sure = data.draw(st.just(0) | masks)
+    judgement = Judgement(companions=companions, pulls=Pulls(DOMAINS), kept=sure, domains=DOMAINS)
     region = data.draw(masks)
     found = judgement.owed(region)
-    assert found == owed(companions, region)
+    assert found == owed(companions, region, sure)
     assert found.bit_count() <= judgement.owed_at_most

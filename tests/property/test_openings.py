@@ -84,7 +84,8 @@ class Scene:
         pulls = Pulls(self.domains)
         for weight in draw(st.lists(st.integers(-3, 3), max_size=2)):
             pulls.add(draw(st.sampled_from((Level.NUMA, Level.CORE))), draw(self.masks), weight)
-        judgement = Judgement(companions=companions, pulls=pulls, domains=self.domains)
+        kept = draw(st.just(0) | self.masks)
+        judgement = Judgement(companions=companions, pulls=pulls, kept=kept, domains=self.domains)
         return OpeningSearch(
             request=request, judgement=judgement, tree=self.tree, ledger=self.ledger
         )

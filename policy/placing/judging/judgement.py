@@ -71,6 +71,8 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     """How many rules of others do not count: their namespaces have too many about the newcomer."""
     seen: Mapping[ContainerId, int] = field(default_factory=dict[ContainerId, int])
     """The `Books.reach` of containers, as far as that was asked for."""
+    kept: int = 0
+    """Cpus that nobody takes anyway, see `Ledger.owed`: companions need no others there."""
     domains: Domains
 
     @property
@@ -314,7 +316,10 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         domains, found = self.domains, list[_Sharing]()
         for level, shared, own in alike:
             indexes = domains.indexes(level, shared) & ~domains.indexes(level, own)
-            last = domains.highest(level, shared & domains.members(level, indexes))
+            alone = shared & domains.members(level, indexes)
+            kept = alone & self.kept
+            others = alone & ~domains.covering(level, kept) if kept else alone
+            last = domains.highest(level, kept) | domains.highest(level, others)
             found.append(_Sharing(level, shared, last, domains.holders(level)))
         return found
 

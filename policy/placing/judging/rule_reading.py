@@ -100,6 +100,7 @@ class RuleReading(Struct):
             counted=self.counted,
             uncounted=uncounted,
             seen=self.whereabouts.know(()),
+            kept=self.books.ledger.owed if self.companions else 0,
             domains=self.books.domains,
         )
 

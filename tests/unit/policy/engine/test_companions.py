@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerState, Resources
 from pinfold.policy.model.grant import Grant
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
     GIB,
     container_of,
@@ -61,6 +62,41 @@ def test_who_insists_does_not_grow_to_where_it_would_be_alone() -> None:
     engine.check()
     assert "rules between containers leave 2 CPUs" in reason(decision)
     assert (cpus(engine, owner), cpus(engine, friend)) == ("6", "7-11")
+
+
+def _node_beside(count: int) -> tuple[Engine, Container, Container]:
+    """An owner that insists on the NUMA node of its friend, which shares it."""
+    engine = engine_of(MACHINE)
+    friend = container_of("friend", annotations={"pool-name.pinfold.dev/pod": "socket #1"})
+    owner = container_of("owner", count, near(term("numa", "friend")), fails=True)
+    placed(engine, friend)
+    placed(engine, owner)
+    return engine, friend, owner
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_who_grows_leaves_whom_it_must_be_with_one_cpu_and_not_two(count: int) -> None:
+    engine, friend, owner = _node_beside(count)
+    decision = engine.update(owner.id, _whole(5))
+    engine.check()
+    assert isinstance(decision.result, Grant), decision.result
+    assert len(decision.result.exclusive) == 5
+    assert len(CpuSet.parse(cpus(engine, friend))) == 1
+    assert decision.unmet == ()
+
+
+def test_who_grows_leaves_a_whole_core_where_one_cpu_would_do() -> None:
+    engine, friend, owner = _node_beside(2)
+    engine.update(owner.id, _whole(4))
+    engine.check()
+    assert (cpus(engine, owner), cpus(engine, friend)) == ("6-7,10-11", "8-9")
+
+
+def test_several_owners_leave_whom_they_must_be_with_one_cpu_together() -> None:
+    engine, friend, _ = _node_beside(2)
+    rules = near(term("numa", "friend"))
+    assert placed(engine, container_of("second", 3, rules, fails=True)) in {"9-11", "8,10-11"}
+    assert len(CpuSet.parse(cpus(engine, friend))) == 1
 
 
 def test_who_gives_way_grows_all_the_same_and_is_told() -> None:
