@@ -19,8 +19,10 @@ class SavedStates:
     """Makes states of snapshots, of one policy and its successors. For one thread."""
 
     def __init__(self, text_bytes_max: int = TEXT_BYTES_MAX) -> None:
+        self._text_bytes_max = text_bytes_max
         self._pods = SavedPods(text_bytes_max)
         self._seen: Snapshot | None = None
+        """The snapshot of the pods that are kept; None: there was none, or a fault ended a look."""
         self._machine: tuple[Machine, SavedMachine] | None = None
         self._config: tuple[Config, Mapping[str, object]] | None = None
 
@@ -33,14 +35,14 @@ class SavedStates:
             self._machine = (snapshot.machine, saved_machine(snapshot.machine))
         if self._config is None or self._config[0] is not snapshot.config:
             self._config = (snapshot.config, msgspec.to_builtins(snapshot.config))
-        before, self._seen = self._seen, snapshot
+        before, self._seen = self._seen, None
+        if before is None:
+            self._pods = SavedPods(self._text_bytes_max)
         gone = [one for one in before.grants if one not in snapshot.grants] if before else []
         placed = _placed(snapshot, courtesy.among(_changed(before, snapshot)))
-        return State(
-            machine=self._machine[1],
-            config=self._config[1],
-            pods=self._pods.follow(placed, gone, courtesy),
-        )
+        pods = self._pods.follow(placed, gone, courtesy)
+        self._seen = snapshot
+        return State(machine=self._machine[1], config=self._config[1], pods=pods)
 
 
 def saved_machine(machine: Machine) -> SavedMachine:

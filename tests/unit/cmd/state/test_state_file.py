@@ -5,6 +5,7 @@ import os
 import random
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.cmd.state.state_file import State, StateFile, load_state
+from pinfold.nri.dispatch.courtesy import Courtesy
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.snapshot import Snapshot
@@ -151,6 +153,34 @@ def test_pods_to_which_nothing_happened_are_the_same_objects() -> None:
     after = states.of(engine.snapshot())
     assert {pod.id: pod is before[pod.id] for pod in after.pods} == {"one": True, "two": False}
     assert states.of(engine.snapshot()).config is after.config
+
+
+def test_what_was_not_looked_at_for_a_fault_is_looked_at_the_next_time() -> None:
+    """Wherever the look ended: nothing is missing, and nothing is there that is gone."""
+    for number in range(1, 13):
+        left = [10**6]
+
+        def clock(left: list[int] = left) -> float:
+            left[0] -= 1
+            if not left[0]:
+                raise RuntimeError("a fault of ours")
+            return 0.0
+
+        node, states, courtesy = Node(1), SavedStates(), Courtesy(lambda: False, clock)
+        for _ in range(10):
+            node.step()
+        states.of(node.engine.snapshot(), courtesy)
+        for container_id in list(node.engine.containers)[:2]:
+            node.engine.remove(container_id)
+        for name in ("one", "two", "three"):
+            pod = Pod(id=PodId(name), name=name, qos=QosClass.BURSTABLE)
+            node.engine.create(Container(id=ContainerId(name), name=name, pod=pod))
+        snapshot = node.engine.snapshot()
+        left[0] = number
+        with suppress(RuntimeError):
+            states.of(snapshot, courtesy)
+        left[0] = 10**6
+        assert anew(states.of(snapshot, courtesy)) == anew(SavedStates().of(snapshot)), number
 
 
 def inode(folder: Path) -> int:
