@@ -11,7 +11,8 @@ from ..model.grant import Grant
 from ..rules.podaffinity.term_selection import instances, select_included
 
 _OWNERS_MAX: Final = 256
-"""So many owners of rules are looked at: cpus that further ones need are given up like others."""
+"""So many owners are looked at, and rules about others: cpus that further ones need are given up
+like others."""
 
 
 def needed_parts(container: Container, grant: Grant, books: Books) -> Sequence[int]:
@@ -29,14 +30,14 @@ def needed_parts(container: Container, grant: Grant, books: Books) -> Sequence[i
     whereabouts, looks = Whereabouts(books), _OWNERS_MAX
     found: dict[int, None] = {}
     for one in standing.requiring([container]):
-        owners = list(islice(one.owners.values(), looks))
-        looks -= len(owners)
+        owners, term = list(islice(one.owners.values(), looks)), one.rule.term
         if not owners:
             break
-        term = one.rule.term
         places = select_included(residents, owners[0], term)
         if not places & place:
+            looks -= 1
             continue
+        looks -= len(owners)
         for owner in owners:
             mates = instances(residents, owner)
             if mates & place:

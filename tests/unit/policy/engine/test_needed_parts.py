@@ -67,6 +67,20 @@ def test_another_that_would_do_leaves_the_partner_free() -> None:
     assert _resized(engine, 2) in {"6,8", "7-8"}, "that one is in another core"
 
 
+def test_many_owners_of_a_rule_about_somebody_else_change_nothing() -> None:
+    engine = engine_of(MACHINE)
+    placed(engine, PARTNER)
+    placed(
+        engine, container_of("other", 0.1, annotations={"pool-name.pinfold.dev/pod": "socket #0"})
+    )
+    for number in range(300):
+        rules = near(term("socket", "other"))
+        engine.create(container_of(f"crowd-{number}", 0, rules, app="crowd"))
+    owner = container_of("owner", 1, near(term("core", "partner")), fails=True)
+    assert placed(engine, owner) == "9"
+    assert _resized(engine, 2) in {"6,8", "7-8"}
+
+
 @pytest.mark.parametrize("count", [3, 4])
 def test_who_keeps_or_grows_is_asked_nothing(count: int) -> None:
     engine = _node("core")
