@@ -36,8 +36,10 @@ class GaugeReader:
         `used_bytes`: memory in use by whatever, by node id, as far as that is known. `pause` is
         called often.
         """
-        loads = self._learn(snapshot)
+        # Loads that a fault left half made are not kept.
+        loads, self._loads = self._learn(snapshot), None
         loads.follow(snapshot, pause)
+        self._loads = loads
         yield from zone_gauges(snapshot, self._zones, loads.pool_loads(snapshot))
         yield from node_gauges(snapshot.machine, loads.nodes, used_bytes)
         yield from cpu_gauges(loads, self._cpus, self._cpu_labels)
@@ -56,7 +58,7 @@ class GaugeReader:
         loads = self._loads
         if loads is None or tree is not self._tree or machine is not self._machine:
             self._zones, self._tree = PoolZones.of(tree.pools), tree
-            loads = self._loads = KeptLoads(machine, len(tree.pools))
+            loads = KeptLoads(machine, len(tree.pools))
             self._machine = machine
         if machine.online != self._online:
             self._cpus = tuple(machine.online)

@@ -122,6 +122,9 @@ class KeptLoads:
             self._promised_milli[pool_id] += times * grant.shared_milli
         if held.nodes:
             self.nodes[held.nodes] += times
+            if not self.nodes[held.nodes]:
+                # There are many sets of nodes, of which few are in use at a time.
+                del self.nodes[held.nodes]
 
     def _use(self, mask: int, count: int, milli: int) -> None:
         """So many more containers, with so many milli-cpus, run on exactly these cpus."""

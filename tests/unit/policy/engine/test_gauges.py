@@ -55,6 +55,23 @@ def gauges(policy: Engine) -> dict[str, Gauge]:
     return {one.name: one for one in GaugeReader().read(policy.snapshot(), {0: 5, 9: 7})}
 
 
+def test_loads_that_a_fault_left_half_made_are_made_anew() -> None:
+    def fail() -> None:
+        raise RuntimeError("a fault of ours")
+
+    policy, reader = engine(container("one", 1000)), GaugeReader()
+    list(reader.read(policy.snapshot(), {}))
+    policy.create(container("two", 2000))
+    snapshot = policy.snapshot()
+    with pytest.raises(RuntimeError):
+        list(reader.read(snapshot, {}, fail))
+    found, anew = (
+        {gauge.name: list(gauge.values) for gauge in one.read(snapshot, {})}
+        for one in (reader, GaugeReader())
+    )
+    assert found == anew
+
+
 def test_labels_of_cpus_are_those_of_the_online_ones_in_their_order() -> None:
     labels = gauges(engine())["policy.cpu.container.count"].labels
     assert [dict(one) for one in labels] == [{"cpu.id": str(cpu)} for cpu in range(8)]
