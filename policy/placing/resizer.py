@@ -71,7 +71,10 @@ class Resizer:
             return place
         cpu_type, pool_id = place
         mask = (-1 if allowed is None else allowed) & ~owed
-        if request.exclusive > len(held.exclusive):
+        if held.cpu_type is CpuType.PRESERVE:
+            # They are claimed for it, whatever it asks for.
+            exclusive, grown = held.exclusive, held.grown
+        elif request.exclusive > len(held.exclusive):
             exclusive, grown = self._extended(held, request, pool_id, ledger, mask, back)
         else:
             exclusive, grown = self._shrunk(held, request, needed)
