@@ -1,6 +1,7 @@
 """Adoption of everything that runs, in which a fault with one container is no other one's fault."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -199,15 +200,58 @@ def _adopt(
         for container in running:
             with _Blame(container):
                 books.expect(container, requests[container.id])
-    homeless: list[Container] = []
-    # Whoever began meanwhile may run on anybody's cpus, and takes none from who is remembered.
+    adopt = partial(_without_place, allocator, others, advice)
     known = [one for one in everybody if one.id in advice]
+    turns = _turns(running, requests, others, advice, known)
+    own_pens = [group for group in penned if _may_own(group, advice)]
+    further = [group for group in penned if not _may_own(group, advice)]
+    # What an exclusive grant holds is legal for nobody else, so those come first, and of these the
+    # claims that are remembered, as none gets a cpu that somebody is owed by then; but who began on
+    # others' cpus since these were remembered takes none from pens. Who shares may have been left
+    # the reserved cpus because of them, and may have been promised more than a claim leaves.
+    sharing = adopt(sorted(turns.own, key=lambda one: not one[1].claimed))
+    homeless = _adopt_pens(allocator, own_pens, advice)
+    sharing += adopt(turns.since)
+    homeless += [one for one, _ in adopt(turns.claims)]
+    further.sort(key=lambda group: _is_known_to_share(group, advice))
+    homeless += _adopt_pens(allocator, further, advice)
+    left = [*turns.left, *((one, request.as_shared()) for one, request in sharing)]
+    places = {one.id: place for place, one in enumerate(running)}
+    homeless += [one for one, _ in adopt(sorted(left, key=lambda one: places[one[0].id]))]
+    books.expect_no_more()
+    return homeless
+
+
+_Asking = tuple[Container, Request]
+
+
+class _Turns(Struct, frozen=True):
+    """Containers outside pens with what they ask for, in groups that are adopted in turn."""
+
+    own: list[_Asking]
+    """Those with cpus of their own, and with claims that are remembered."""
+    since: list[_Asking]
+    """Those of the same kind that began meanwhile, on cpus of others."""
+    claims: list[_Asking]
+    """Those with claims that may be about others' cpus."""
+    left: list[_Asking]
+
+
+def _turns(
+    running: Sequence[Container],
+    requests: Mapping[ContainerId, Request],
+    others: Mapping[ContainerId, int],
+    advice: Mapping[ContainerId, Advice],
+    known: Sequence[Container],
+) -> _Turns:
+    """The turns of containers outside pens. `known`: all that are remembered."""
+    # Whoever began meanwhile may run on anybody's cpus, and takes none from who is remembered.
     remembered, held = taken_by(known, requests), 0
     for one in known:
         # Of a pen much may be hidden, or shared by nobody, so that no cpuset tells.
         if advice[one.id].is_penned:
             held |= advice[one.id].exclusive.mask | advice[one.id].rest.mask
-    own, since, claims, left = (list[tuple[Container, Request]]() for _ in range(4))
+    turns = _Turns([], [], [], [])
     for container in running:
         request, hint = requests[container.id], advice.get(container.id)
         with _Blame(container):
@@ -216,48 +260,44 @@ def _adopt(
                 # not, who was left the reserved cpus because of these is known for that then.
                 had = NO_CPUS if hint is None else hint.exclusive
                 is_its = bool(had) and not had.mask & remembered
-                (own if is_its else claims).append((container, request))
-            elif not has_own_cpus(request, hint):
-                left.append((container, request))
-            else:
+                turn = turns.own if is_its else turns.claims
+            elif has_own_cpus(request, hint):
                 cpus = container.cpus or NO_CPUS
                 is_intruder = hint is None and cpus.mask & (others[container.id] | held)
-                (since if advice and is_intruder else own).append((container, request))
+                turn = turns.since if advice and is_intruder else turns.own
+            else:
+                turn = turns.left
+            turn.append((container, request))
+    return turns
 
-    def adopt_own(some: Iterable[tuple[Container, Request]]) -> None:
-        for container, request in some:
-            with _Blame(container):
-                hint = advice.get(container.id)
-                if not allocator.adopt(container, request, others[container.id], hint):
-                    left.append((container, request.as_shared()))
 
-    def adopt_pens(groups: Iterable[PennedContainers]) -> None:
-        for group in groups:
-            with _Blame(group.containers[0]):
-                found = adopt_pen(group, advice, books, allocator.roster, allocator.pens)
-                homeless.extend(found)
+def _without_place(
+    allocator: Allocator,
+    others: Mapping[ContainerId, int],
+    advice: Mapping[ContainerId, Advice],
+    asking: Iterable[_Asking],
+) -> list[_Asking]:
+    """Adopt containers where they run; returns those that have nothing legal there."""
+    found: list[_Asking] = []
+    for container, request in asking:
+        with _Blame(container):
+            hint = advice.get(container.id)
+            if not allocator.adopt(container, request, others[container.id], hint):
+                found.append((container, request))
+    return found
 
-    def adopt_each(some: Iterable[tuple[Container, Request]]) -> None:
-        for container, request in some:
-            with _Blame(container):
-                hint = advice.get(container.id)
-                if not allocator.adopt(container, request, others[container.id], hint):
-                    homeless.append(container)
 
-    # What an exclusive grant holds is legal for nobody else, so those come first, and of these the
-    # claims that are remembered, as none gets a cpu that somebody is owed by then; but who began on
-    # others' cpus since these were remembered takes none from pens. Who shares may have been left
-    # the reserved cpus because of them, and may have been promised more than a claim leaves.
-    adopt_own(sorted(own, key=lambda one: not one[1].claimed))
-    adopt_pens(group for group in penned if _may_own(group, advice))
-    adopt_own(since)
-    adopt_each(claims)
-    further = [group for group in penned if not _may_own(group, advice)]
-    adopt_pens(sorted(further, key=lambda group: _is_known_to_share(group, advice)))
-    places = {one.id: place for place, one in enumerate(running)}
-    adopt_each(sorted(left, key=lambda one: places[one[0].id]))
-    books.expect_no_more()
-    return homeless
+def _adopt_pens(
+    allocator: Allocator,
+    groups: Iterable[PennedContainers],
+    advice: Mapping[ContainerId, Advice],
+) -> list[Container]:
+    """Book pens; returns those of their containers that have nothing legal."""
+    found: list[Container] = []
+    for group in groups:
+        with _Blame(group.containers[0]):
+            found += adopt_pen(group, advice, allocator.books, allocator.roster, allocator.pens)
+    return found
 
 
 def _may_own(penned: PennedContainers, advice: Mapping[ContainerId, Advice]) -> bool:
