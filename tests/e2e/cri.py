@@ -131,3 +131,13 @@ def is_unanswered(error: grpc.RpcError) -> bool:
     """Whether a call had no answer within its time."""
     # What a call raises is a call, too, which the stubs do not say.
     return isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def is_kept_by_a_task(error: grpc.RpcError) -> bool:
+    """Whether a container cannot be removed as containerd has lost sight of its process.
+
+    Source: containerd#11037. A caller that goes away at the wrong moment of a start (a proxy that
+    is killed) leaves the process waiting to be started; containerd neither ends nor removes it
+    until it is itself started again.
+    """
+    return isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.FAILED_PRECONDITION

@@ -3,7 +3,7 @@
 import random
 import time
 from collections.abc import Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,8 @@ class Starters:
             self.pool.submit(_end, self.nodes[number % len(self.nodes)].cri, pod)
             for number, pod in enumerate(pods)
         ]
+        # All have had their answers before any of them is told of.
+        wait(ended)
         for one in ended:
             one.result()
 
