@@ -249,10 +249,10 @@ def _explained(
     if exclusive and not root.reserved and not sharable - exclusive:
         # Somebody who asked for nothing must be able to run.
         return None
-    pool = ledger.tree.smallest_holding(cpus)
-    grant = _grant(container, request, exclusive, pool)
+    grant, tree = _grant(container, request, exclusive, root), ledger.tree
+    pool = (tree.smallest_sharing if grant.has_shared_part else tree.smallest_holding)(cpus)
     # A hidden thread may be outside the pool of the others.
-    grant = structs.replace(grant, isolated=exclusive & root.isolated)
+    grant = structs.replace(grant, pool_id=pool.id, isolated=exclusive & root.isolated)
     if advice is None:
         return grant
     named = ledger.tree.named(advice.pool) or pool

@@ -186,7 +186,7 @@ def _pen(
     named = _remembered_pool(known, cpus, books)
     return replace(
         grant,
-        pool_id=books.tree.smallest_holding(cpus).id if named is None else named,
+        pool_id=books.tree.smallest_sharing(cpus).id if named is None else named,
         shared_milli=request.total_milli,
         within=within if within is not None and cpus <= within else None,
     )

@@ -128,6 +128,18 @@ class PoolTree(Struct, frozen=True, kw_only=True):
             else:
                 return pool
 
+    def smallest_sharing(self, cpus: CpuSet) -> Pool:
+        """The deepest pool with all these cpus and with some that can be shared, or the root.
+
+        Who shares may be found on reserved cpus alone, which were lent to it: where a pool has no
+        others, what others give back later is none of its.
+        """
+        pool = self.smallest_holding(cpus)
+        for one in (pool.id, *self.ancestors[pool.id]):
+            if self.pools[one].sharable:
+                return self.pools[one]
+        return self.root
+
     def cpus_near(self, cpus: CpuSet, nodes: NodeSet) -> CpuSet:
         """Cpus, of these, whose tightest pool has some of the memory nodes. O(cpus)."""
         pools = {self.deepest[cpu] for cpu in cpus}

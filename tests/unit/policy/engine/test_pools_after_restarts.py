@@ -6,7 +6,15 @@ from msgspec.structs import replace
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container
 from pinfold.topology.sets.cpuset import CpuSet
-from tests.unit.policy.engine.ruled_pods import IGNORED, container_of, engine_of, placed
+from tests.unit.policy.engine.ruled_pods import (
+    IGNORED,
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    placed,
+    term,
+)
 
 NODES = "socket:2 numa:2 core:2 mem:4G"
 """NUMA nodes of two cpus each: 0 (reserved) and 1, 2-3, 4-5, 6-7."""
@@ -92,3 +100,26 @@ def test_labels_of_pools_are_for_who_comes_and_ignored_during_execution() -> Non
     container = container_of("one", 1, selected("socket", "1"))
     (decision,) = engine.synchronize([listed(container, "2")]).decisions
     assert decision.unmet == ()
+
+
+@pytest.mark.parametrize("group", ["", "blue"], ids=["alone", "in a group"])
+def test_who_was_lent_the_cpus_of_a_socket_without_others_comes_no_nearer_for_that(
+    group: str,
+) -> None:
+    """All cpus of its socket are reserved, so that what it is left later is the other one's."""
+    engine = engine_of("socket:2 core:4 mem:4G", reserved="cpuset:0-3")
+    red = {"group.pinfold.dev/pod": "red"}
+    rules = apart(term("core", "kept"))
+    firm = listed(container_of("firm", 2, rules, fails=True, annotations=red), "4-5")
+    blue = {"group.pinfold.dev/pod": group} if group else {}
+    kept = listed(container_of("kept", 0, annotations=blue), "0-3")
+    gone = listed(container_of("gone", 1), "7")
+    # Nobody pinned it, and so the cpus of `firm` seem to be shared.
+    began = listed(container_of("began", 0), "0-6")
+    found = engine.synchronize([firm, kept, gone, began])
+    assert not any(one.unmet for one in found.decisions)
+    assert cpus(engine, kept) == "0-3"
+    engine.stop(gone.id)
+    engine.remove(gone.id)
+    assert [cpus(engine, one) for one in (firm, kept)] == ["4-7", "0-3"]
+    engine.check()
