@@ -280,11 +280,12 @@ def _explains(pool: Pool, cpus: CpuSet, grant: Grant, ledger: Ledger) -> bool:
 def may_be_lent(cpus: CpuSet, milli: int, ledger: Ledger, advice: Advice | None) -> bool:
     """Whether a container that shares may have been left with the reserved cpus only.
 
-    One that asks for nothing, is kept there for a rule, or ran when all others were others' own.
+    One that asks for nothing, is kept there for a rule, or ran when all others were others' own. Of
+    whom nothing is remembered any of that may be true.
     """
     reserved, is_all_taken = ledger.tree.root.reserved, not ledger.free_sharable[-1]
     if advice is None or not milli:
-        return cpus <= reserved and not milli
+        return cpus <= reserved
     return cpus <= reserved and (is_all_taken or cpus <= (advice.within or NO_CPUS))
 
 

@@ -22,6 +22,7 @@ from pinfold.policy.model.container import (
 from pinfold.policy.model.request import CpuType
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
 
 DOMAIN = "resource-policy.nri.io"
 NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
@@ -304,6 +305,22 @@ def test_who_was_kept_on_reserved_cpus_for_a_rule_stays_there(group: str) -> Non
         kept = replace(kept, pod=replace(kept.pod, annotations=annotations))
     assert one.synchronize([kept], {kept.id: advice}).changes == ()
     assert told(one) == {"a": "0"}
+    one.check()
+
+
+def test_who_shares_reserved_cpus_stays_there_though_nobody_remembers_why() -> None:
+    """A rule of `other`, which insists, is why: to be placed anew would break it."""
+    one = engine_of("socket:1 core:4 mem:4G")
+    rules = apart(term("core", "kept"))
+    others = [container_of(f"other-{cpu}", 1, rules, fails=True) for cpu in (1, 2)]
+    listed = [
+        replace(container, cpus=CpuSet.parse(cpus), mems=NodeSet.parse("0"))
+        for container, cpus in zip(
+            (*others, container_of("kept", 0.2)), ("1", "2", "0"), strict=True
+        )
+    ]
+    assert one.synchronize(listed).changes == ()
+    assert [str(one.decisions[each.id].pinning.cpus) for each in listed] == ["1", "2", "0"]
     one.check()
 
 
