@@ -322,6 +322,8 @@ def test_who_shares_reserved_cpus_stays_there_though_nobody_remembers_why() -> N
     assert one.synchronize(listed).changes == ()
     assert [str(one.decisions[each.id].pinning.cpus) for each in listed] == ["1", "2", "0"]
     one.check()
+    again = engine_of("socket:1 core:4 mem:4G")
+    assert again.synchronize(listed, one.snapshot().advice()).changes == ()
 
 
 @pytest.mark.parametrize("is_first", [True, False])
