@@ -1,6 +1,5 @@
 """Places for newcomers: a pool, the region of it that rules leave, and the cpus taken there."""
 
-from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -10,13 +9,12 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
 from ..memory.memory_choice import ZoneSummary
-from ..model.container import Container, ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import Request
 from .growth import reserved_region
 from .hint_demand import pick_by_hints, suitable_cpus
 from .judging.judge import Judge
-from .judging.judgement import OWNERS_MAX, Judgement
+from .judging.judgement import Judgement
 from .lifting import Lift, make_room
 from .lineup import Lineup
 from .openings.breaking import degraded
@@ -122,46 +120,6 @@ class PlaceFinder:
             # Not only rules stand in the way: what is missing beside them is the reason.
             return lineup if openings is None else within_rules(lineup, openings)
         return found
-
-    def who_could_leave(
-        self, request: Request, facts: Facts, judgement: Judgement
-    ) -> Sequence[Container]:
-        """The containers without which a refused newcomer has a place; none where it lacks more.
-
-        Of very many not even the cpus are counted that they would give back.
-        """
-        blockers = judgement.blockers()
-        leaving = {one.id for one in blockers}
-        firm = (one.containers for one in judgement.companions if not one.rule.can_break)
-        if not leaving or any(one.id in leaving for some in firm for one in some):
-            # Nobody, or some whom it must be with.
-            return ()
-        if judgement.counted and self._may_make_uneven(leaving, judgement.counted):
-            return ()
-        ledger = self._ledger
-        if len(blockers) <= OWNERS_MAX:
-            ledger = ledger.copy()
-            for one in blockers:
-                held = ledger.drop(one.id)
-                if held is not None and held.pen is not None and not ledger.members(held.pen):
-                    ledger.drop(held.pen)
-        rules = judgement.without_blockers()
-        search = OpeningSearch(request=request, judgement=rules, tree=self._tree, ledger=ledger)
-        lineup = self._chooser.lineup(request, ledger, facts)
-        return blockers if within_rules(lineup, search.strict()).feasible() else ()
-
-    def _may_make_uneven(self, leaving: Collection[ContainerId], counted: int) -> bool:
-        """Whether spread rules may allow less without some; `counted`: those they count, as a set.
-
-        Where one of those less is counted, and where others share the cpus that are given back.
-        """
-        residents, ledger = self._books.affinity.residents, self._ledger
-        if any(residents.place(one) & counted for one in leaving):
-            return True
-        if not any(ledger.counted(one).exclusive for one in leaving):
-            return False
-        held = [one for one in residents.ids(counted) if one in ledger.grants]
-        return any(ledger.counted(one).has_shared_part for one in held)
 
     def _chosen(
         self, search: OpeningSearch, lineup: Lineup, openings: Openings

@@ -17,11 +17,12 @@ from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
+from .departures import DepartureSearch, departure_from
 from .growth import held_back, kept_in
 from .hint_demand import reserved_objection
 from .judging.judge import Judge
 from .judging.judgement import Judgement
-from .judging.restriction import Restriction, names_text
+from .judging.restriction import Restriction
 from .lineup import Lineup
 from .nearby import Nearby
 from .place_finder import PlaceFinder
@@ -61,6 +62,8 @@ class Placer:
         self._memory = books.pool_memory
         self._closeness = Closeness(books.tree)
         self._books = books
+        self._chooser = chooser
+        self._judge = judge
         self._finder = PlaceFinder(books, chooser, judge)
 
     def plan(
@@ -105,9 +108,11 @@ class Placer:
         if isinstance(choice, Lineup):
             reason = self._reason(request, choice)
             if judgement is not None:
-                leaving = self._finder.who_could_leave(request, facts, judgement)
-                if leaving:
-                    reason = f"{reason} — to make room, stop or move {names_text(leaving)}"
+                search = DepartureSearch(
+                    request, facts, judgement, self._books, self._chooser, self._judge
+                )
+                if (departure := search.found()) is not None:
+                    reason = f"{reason} — {departure.text}"
             return Failure(refusal=Refusal(reason=reason), lineup=choice)
         offer = memory.offer(choice.pool_id)
         grant = grant_of(request, choice.pool_id, choice.exclusive, choice.isolated, offer)
@@ -204,6 +209,9 @@ class Placer:
         insisting = [one for one in broken if one.is_own and not one.can_break]
         if insisting and request.cpu_type is not CpuType.PRESERVE:
             reason = f"{self._tree.root.name}: {insisting[0].dropped()}"
+            cpus = self._cpus_at_root(request)
+            if (departure := departure_from(cpus, insisting, self._books)) is not None:
+                reason = f"{reason} — {departure.text}"
             return Failure(refusal=Refusal(reason=reason))
         offer = memory.offer(root)
         claimed = claimed_part(request.claimed, self._ledger)
@@ -233,15 +241,17 @@ class Placer:
         """The rules that do not hold on cpus that nobody chooses for the newcomer."""
         if judgement is None:
             return ()
+        return judgement.told_at(self._cpus_at_root(request), self._tree.root.id)
+
+    def _cpus_at_root(self, request: Request) -> int:
         root = self._tree.root
         match request.cpu_type:
             case CpuType.RESERVED:
-                cpus = root.reserved.mask
+                return root.reserved.mask
             case CpuType.PRESERVE:
-                cpus = self.wherever(request.container_id)
+                return self.wherever(request.container_id)
             case CpuType.NORMAL | CpuType.PEN:
-                cpus = self._ledger.free_sharable[root.id]
-        return judgement.told_at(cpus, root.id)
+                return self._ledger.free_sharable[root.id]
 
     def wherever(self, container_id: ContainerId) -> int:
         """A mask of the cpus others give to a container: where it is, or it may be anywhere."""

@@ -244,10 +244,14 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         rules += [one.insisting.containers for one in self.barriers if not one.can_break]
         return tuple({other.id: other for some in rules for other in some}.values())
 
-    def without_blockers(self) -> "Judgement":
-        """The rules that insist whoever else is there."""
-        own = tuple(one for one in self.own if not one.can_break and not one.blockers)
-        return replace(self, own=own, barriers=())
+    def insisting(self) -> "Judgement":
+        """The rules that never break."""
+        return replace(
+            self,
+            own=tuple([one for one in self.own if not one.can_break]),
+            barriers=tuple([one for one in self.barriers if not one.can_break]),
+            companions=tuple([one for one in self.companions if not one.rule.can_break]),
+        )
 
     def kept_apart(self) -> frozenset[ContainerId]:
         """The residents that must not share a domain with the newcomer."""

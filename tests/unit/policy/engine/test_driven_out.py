@@ -112,7 +112,8 @@ def test_who_insists_on_a_pool_without_shared_cpus_is_refused_however_little_it_
     firm = container_of("firm", milli_cpu / 1000, annotations=in_node(1), fails=True)
     said = reason(engine.create(firm))
     place = "too little on 2-3" if not milli_cpu else "0m"
-    assert said.endswith(f"available {place}"), said
+    leaving = "to make room, stop or move default/owner/main"
+    assert said.endswith(f"available {place} — {leaving}"), said
     soft = container_of("soft", milli_cpu / 1000, annotations=in_node(1))
     assert placed(engine, soft) == "1,4-5"
     (told,) = engine.decisions[soft.id].unmet

@@ -1,0 +1,310 @@
+"""Departures: residents whose leaving would make room for a newcomer that its rules refuse."""
+
+from collections.abc import Collection, Iterable, Sequence
+from copy import copy
+from functools import reduce
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...topology.model.machine import Level
+from ..books.books import Books
+from ..books.cpu_ledger import Ledger
+from ..model.container import Container, ContainerId
+from ..model.request import Request
+from .judging.barrier import Barrier, BarrierOwners
+from .judging.judge import Judge
+from .judging.judgement import OWNERS_MAX, Judgement
+from .judging.restriction import Restriction, names_text
+from .openings.openings import OpeningSearch
+from .place_finder import ChosenPlace, PlaceFinder
+from .pool_choice import Chooser, Facts, within_rules
+
+_SINGLES_MAX: Final = 8
+"""So many residents are tried for each alone, of those in the way and of those who fill cpus."""
+_ALTERNATIVES_MAX: Final = 4
+_FILLERS_MAX: Final = 8
+"""So many of those who fill cpus are let leave together."""
+_EFFORT_MAX: Final = 64
+"""Of more rules all who are in the way are tried together, and nobody makes way for these."""
+_TRIES_MAX: Final = 24
+_POOLS_MAX: Final = 2400
+"""So many pools are looked at in all trials: each costs as much as a decision."""
+
+
+class Departure(Struct, frozen=True):
+    """Residents without whom a newcomer has a place: tried, on a copy of the ledger."""
+
+    containers: Sequence[Container]
+    is_any: bool = False
+    """Whether each of them alone is enough."""
+
+    @property
+    def text(self) -> str:
+        """The advice for people."""
+        several = "one of " if self.is_any else "all of "
+        of = several if len(self.containers) > 1 else ""
+        return f"to make room, stop or move {of}{names_text(self.containers)}"
+
+
+class _Filler(NamedTuple):
+    """A resident with cpus where a newcomer would have to be."""
+
+    own_cpus: int
+    shared_milli: int
+    path: str
+    container: Container
+
+
+class _Freed(NamedTuple):
+    """What is left to others once residents have left."""
+
+    shared: int
+    """A mask of all cpus that are nobody's own then."""
+    is_anybodys: bool
+    """Whether nobody kept away from them, by their rules or its own, and comes to have more."""
+
+
+_NOTHING: Final = _Freed(shared=0, is_anybodys=True)
+
+
+class DepartureSearch:
+    """A refused newcomer that is tried again without some of the residents; it changes nothing.
+
+    Memory that residents would give back does not count.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        facts: Facts,
+        judgement: Judgement,
+        books: Books,
+        chooser: Chooser,
+        judge: Judge,
+    ) -> None:
+        """Reads the books. `judgement`: by which the newcomer was refused."""
+        self._request = request
+        self._facts = facts
+        self._judgement = judgement
+        self._insisting = judgement.insisting()
+        self._books = books
+        self._chooser = chooser
+        self._judge = judge
+        self._is_much = judgement.effort > _EFFORT_MAX
+        self._tries = min(_TRIES_MAX, _POOLS_MAX // len(books.tree.pools))
+
+    def found(self) -> Departure | None:
+        """The departure that disturbs the fewest; None where the newcomer lacks more."""
+        blockers = self._spared(self._judgement.blockers())
+        if self._is_much or len(blockers) > OWNERS_MAX:
+            return Departure(blockers) if blockers and self._is_room_without(blockers) else None
+        together = self._together(blockers)
+        if not together:
+            return None
+        alone = [*blockers[:_SINGLES_MAX], *self._single_fillers()[:_SINGLES_MAX]]
+        found: list[Container] = []
+        for one in {one.id: one for one in alone}.values():
+            if len(found) < _ALTERNATIVES_MAX and self._is_room_without((one,)):
+                found.append(one)
+        if found:
+            return Departure(found, is_any=True)
+        return Departure(self._needed(together))
+
+    def _spared(self, containers: Iterable[Container]) -> Sequence[Container]:
+        """Those of some containers that the newcomer is not to be with."""
+        needed = {one.id for some in self._judgement.companions for one in some.containers}
+        return [one for one in containers if one.id not in needed]
+
+    def _together(self, blockers: Sequence[Container]) -> Sequence[Container]:
+        """Residents whose leaving makes room; none where that of many does not either."""
+        if blockers and self._is_room_without(blockers):
+            return blockers
+        known = {one.id for one in blockers}
+        rules = self._without(self._insisting, known, _NOTHING) if blockers else self._insisting
+        most = self._fillers(rules)[::-1]
+        fillers = [one.container for one in most if one.container.id not in known]
+        together = [*blockers, *fillers[:_FILLERS_MAX]]
+        return together if fillers and self._is_room_without(together) else ()
+
+    def _single_fillers(self) -> Sequence[Container]:
+        """Residents of whom each may have enough, those with the fewest cpus first."""
+        rules, free = self._insisting, self._books.ledger.free_sharable[-1]
+        missing = self._request.exclusive - (free & self._place(rules)).bit_count()
+        return [one.container for one in self._fillers(rules) if one.own_cpus >= missing]
+
+    def _place(self, rules: Judgement) -> int:
+        """A mask of the cpus at which rules let the newcomer be."""
+        pools, closed = self._books.tree.pools, rules.closed()
+        cpus = reduce(int.__or__, [one.cpus.mask for one in pools if one.id not in closed], 0)
+        for one in rules.own:
+            cpus &= reduce(int.__or__, one.choices) if one.choices else -1
+        return cpus & ~rules.blocked
+
+    def _fillers(self, rules: Judgement) -> Sequence[_Filler]:
+        """Residents with cpus where rules let the newcomer be, the fewest first. O(containers)."""
+        books, ledger, cpus = self._books, self._books.ledger, self._place(rules)
+        found: list[_Filler] = []
+        for container_id, grant in ledger.grants.items():
+            if grant.pen is not None:
+                if len(ledger.members(grant.pen)) > 1:
+                    # The others keep what it has.
+                    continue
+                grant = ledger.pens[grant.pen]
+            own = (grant.exclusive.mask & cpus).bit_count()
+            shared = grant.shared_milli if books.tree.masks[grant.pool_id] & cpus else 0
+            if own or shared:
+                container = books.affinity.residents.container(container_id)
+                found.append(_Filler(own, shared, container.path, container))
+        spared = {one.id for one in self._spared([one.container for one in found])}
+        return sorted([one for one in found if one.container.id in spared], key=lambda one: one[:3])
+
+    def _needed(self, together: Sequence[Container]) -> Sequence[Container]:
+        """The part of some residents of which nobody can stay, as far as that is tried.
+
+        Those of one domain as a rule stay, or leave, together: so halves come before single ones.
+        """
+        places = self._books.reaches([one.id for one in together])
+        pairs = sorted(zip(places, together, strict=True), key=lambda one: one[0] & -one[0])
+        needed = [one for _, one in pairs]
+        size = len(needed) // 2
+        while size:
+            start = 0
+            while start < len(needed):
+                others = [*needed[:start], *needed[start + size :]]
+                if others and self._is_room_without(others):
+                    needed = others
+                else:
+                    start += size
+            size //= 2
+        return needed
+
+    def _is_room_without(self, leaving: Sequence[Container]) -> bool:
+        """Whether a newcomer has a place once these have left; not where nothing more is tried."""
+        books, ids, everybody = self._books, {one.id for one in leaving}, self._judgement
+        if not self._tries or (everybody.counted and self._may_make_uneven(ids)):
+            return False
+        self._tries -= 1
+        ledger = books.ledger
+        if len(leaving) <= OWNERS_MAX:
+            ledger = _ledger_without(ledger, ids)
+        freed = _Freed(
+            shared=ledger.free_sharable[-1],
+            is_anybodys=not any(self._judge.is_bound(one) for one in ids),
+        )
+        rules = self._without(everybody, ids, freed)
+        rules = replace(rules, kept=rules.kept & ledger.owed)
+        if self._is_much or any(self._gained(one, freed) for one in rules.kept_apart()):
+            # Who makes way then depends on what others do first.
+            search = OpeningSearch(
+                request=self._request,
+                judgement=rules.insisting(),
+                tree=books.tree,
+                ledger=ledger,
+            )
+            lineup = self._chooser.lineup(self._request, ledger, self._facts)
+            return bool(within_rules(lineup, search.strict()).feasible())
+        after = copy(books)
+        after.ledger = ledger
+        finder = PlaceFinder(after, self._chooser, self._judge)
+        found = finder.find_by_rules(self._request, self._facts, rules)
+        return isinstance(found, ChosenPlace)
+
+    def _without(
+        self, rules: Judgement, leaving: Collection[ContainerId], freed: _Freed
+    ) -> Judgement:
+        """Rules without what some residents keep from the newcomer."""
+        own = [self._own_without(one, leaving, freed) for one in rules.own]
+        barriers = [self._barrier_without(one, leaving, freed) for one in rules.barriers]
+        return replace(
+            rules,
+            own=tuple([one for one in own if one is not None]),
+            barriers=tuple([one for one in barriers if one is not None]),
+        )
+
+    def _own_without(
+        self, rule: Restriction, leaving: Collection[ContainerId], freed: _Freed
+    ) -> Restriction | None:
+        if not rule.blockers:
+            return rule
+        rest = [one for one in rule.blockers if one.id not in leaving]
+        ids = [one.id for one in rest]
+        forbidden = self._kept_by(rule.level, ids, self._books.reaches(ids), freed)
+        return replace(rule, forbidden=forbidden, blockers=tuple(rest)) if rest else None
+
+    def _barrier_without(
+        self, barrier: Barrier, leaving: Collection[ContainerId], freed: _Freed
+    ) -> Barrier | None:
+        rest = {one: owner for one, owner in barrier.owners.items() if one not in leaving}
+        if not rest:
+            return None
+        places = [cpus for _, cpus in rest.values()]
+        of = barrier.insisting
+        return replace(
+            barrier,
+            forbidden=self._kept_by(barrier.level, rest, places, freed),
+            insisting=BarrierOwners.of(rest, of.can_break, of.are_systems),
+        )
+
+    def _kept_by(
+        self,
+        level: Level,
+        residents: Iterable[ContainerId],
+        places: Iterable[int],
+        freed: _Freed,
+    ) -> int:
+        """The domains that residents are in, or come to when others have left."""
+        cpus = reduce(int.__or__, [self._gained(one, freed) for one in residents], 0)
+        return self._books.domains.covering(level, reduce(int.__or__, places, cpus))
+
+    def _gained(self, container_id: ContainerId, freed: _Freed) -> int:
+        """The cpus that a resident shares once others have left, and may not have now."""
+        ledger = self._books.ledger
+        if container_id not in ledger.grants:
+            return 0
+        grant = ledger.counted(container_id)
+        if not grant.has_shared_part:
+            return 0
+        cpus = self._books.tree.masks[grant.pool_id] & freed.shared
+        if grant.within is not None and freed.is_anybodys:
+            cpus &= grant.within.mask
+        # Else it may have been narrowed for somebody who leaves.
+        return cpus & ~self._books.reach(container_id)
+
+    def _may_make_uneven(self, leaving: Collection[ContainerId]) -> bool:
+        """Whether the newcomer's spread rules may allow less without some residents.
+
+        Where one of those is counted, and where others share the cpus that are given back.
+        """
+        residents, ledger = self._books.affinity.residents, self._books.ledger
+        counted = self._judgement.counted
+        if any(residents.place(one) & counted for one in leaving):
+            return True
+        if not any(ledger.counted(one).exclusive for one in leaving):
+            return False
+        held = [one for one in residents.ids(counted) if one in ledger.grants]
+        return any(ledger.counted(one).has_shared_part for one in held)
+
+
+def departure_from(cpus: int, broken: Iterable[Restriction], books: Books) -> Departure | None:
+    """The residents because of whom rules do not hold on cpus that nobody chooses."""
+    found: dict[ContainerId, Container] = {}
+    for rule in broken:
+        if not rule.blockers:
+            return None
+        near = books.domains.covering(rule.level, cpus)
+        reaches = books.reaches([one.id for one in rule.blockers])
+        pairs = zip(rule.blockers, reaches, strict=True)
+        found.update({one.id: one for one, reach in pairs if reach & near})
+    return Departure(tuple(found.values())) if found else None
+
+
+def _ledger_without(ledger: Ledger, leaving: Iterable[ContainerId]) -> Ledger:
+    """A copy of a ledger once some containers, and pens in which nobody is left, are gone."""
+    left = ledger.copy()
+    for one in leaving:
+        held = left.drop(one)
+        if held is not None and held.pen is not None and not left.members(held.pen):
+            left.drop(held.pen)
+    return left

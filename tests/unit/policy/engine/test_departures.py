@@ -1,0 +1,141 @@
+"""Who a refusal says could make room: those alone without whom the newcomer has a place."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container
+from pinfold.policy.model.grant import Refusal
+from tests.unit.policy.engine.ruled_pods import (
+    IGNORED,
+    apart,
+    container_of,
+    engine_of,
+    near,
+    placed,
+    reason,
+    term,
+)
+
+NODES = "socket:1 numa:2 core:4 mem:4G"
+"""Cpu 7 is reserved."""
+HERE = {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+THERE = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+MAKE_ROOM = " — to make room, stop or move "
+
+
+def labelled(**labels: str) -> dict[str, Any]:
+    """Required affinity to pools with these labels."""
+    match = [{"key": key, "operator": "In", "values": [value]} for key, value in labels.items()]
+    return {"poolAffinity": {IGNORED: {"nodeSelectorTerms": [{"matchExpressions": match}]}}}
+
+
+FRIEND = container_of("friend", 2, annotations=HERE)
+SMALL = container_of("small", 1, annotations=HERE)
+OTHER = container_of("other", 1, annotations=HERE)
+SHARER = container_of("sharer", 2, annotations=HERE, shares=True)
+AWAY = container_of("away", 3, annotations=THERE)
+
+
+@pytest.mark.parametrize(
+    ("residents", "newcomer", "told"),
+    [
+        pytest.param(
+            (FRIEND, SMALL, OTHER),
+            container_of("it", 1, near(term("numa", "friend")), fails=True),
+            "one of default/other/main, default/small/main",
+            id="either of those who fill the NUMA node of whom it must be with",
+        ),
+        pytest.param(
+            (FRIEND, SMALL, OTHER),
+            container_of("it", 2, near(term("numa", "friend")), fails=True),
+            "all of default/small/main, default/other/main",
+            id="both where one leaves too little",
+        ),
+        pytest.param(
+            (FRIEND, SHARER),
+            container_of("it", 1, near(term("numa", "friend")), fails=True),
+            "default/sharer/main",
+            id="one who shares what is left",
+        ),
+        pytest.param(
+            (FRIEND, SMALL, OTHER),
+            container_of("it", 0.5, near(term("numa", "friend")), fails=True),
+            "one of default/other/main, default/small/main",
+            id="one with own cpus where shares are asked for",
+        ),
+        pytest.param(
+            (FRIEND, SMALL, OTHER),
+            container_of("it", 1, annotations=HERE, fails=True),
+            "one of default/other/main, default/small/main, default/friend/main",
+            id="anybody in the pool that it names",
+        ),
+        pytest.param(
+            (FRIEND, SMALL, OTHER),
+            container_of("it", 2, labelled(numa="0"), fails=True),
+            "default/friend/main",
+            id="who has enough in the pool with the labels",
+        ),
+        pytest.param(
+            (SMALL, AWAY),
+            container_of("it", 1, apart(term("numa", "small"), term("numa", "away")), fails=True),
+            "one of default/small/main, default/away/main",
+            id="either of two whom it must be apart from in two NUMA nodes",
+        ),
+        pytest.param(
+            (FRIEND, AWAY),
+            container_of("it", 1, apart(term("core", "friend"), term("socket", "away"))),
+            "default/away/main",
+            id="whose rule leaves nothing, and nobody who is in the way of one core",
+        ),
+        pytest.param(
+            (
+                container_of("one", 1, annotations=HERE),
+                container_of("two", 1, annotations=HERE),
+                container_of("three", 1, annotations=THERE),
+                container_of("four", 1, annotations=THERE),
+            ),
+            container_of(
+                "it", 1, apart(*(term("numa", one) for one in ("one", "two", "three", "four")))
+            ),
+            "all of default/three/main, default/four/main",
+            id="those of one NUMA node of two",
+        ),
+        pytest.param(
+            (FRIEND, SMALL, OTHER),
+            container_of("it", 5, near(term("numa", "friend")), fails=True),
+            "",
+            id="nobody where the NUMA node is too small",
+        ),
+        pytest.param(
+            (container_of("whole", 4, annotations=HERE, app="friend"),),
+            container_of("it", 1, near(term("numa", "friend")), fails=True),
+            "",
+            id="nobody where whom it must be with has all",
+        ),
+    ],
+)
+def test_a_refusal_names_those_without_whom_there_is_room(
+    residents: Sequence[Container], newcomer: Container, told: str
+) -> None:
+    engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
+    for one in residents:
+        placed(engine, one)
+    _, found, names = reason(engine.create(newcomer)).partition(MAKE_ROOM)
+    assert names == told
+    assert bool(found) == bool(told)
+
+
+def test_a_refusal_on_the_reserved_cpus_names_who_is_in_the_way_there() -> None:
+    engine: Engine = engine_of(NODES, "cpuset:3,7")
+    system = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
+    for name, where in (("one", HERE), ("two", HERE), ("three", THERE)):
+        placed(engine, container_of(name, 1, annotations=where, app="shy"))
+    rules = apart(term("numa", "shy"))
+    decision = engine.create(container_of("it", 0.1, rules, annotations=system, fails=True))
+    assert isinstance(decision.result, Refusal)
+    assert decision.result.reason.endswith(
+        f"{MAKE_ROOM}all of default/one/main, default/two/main, default/three/main"
+    )
