@@ -322,8 +322,12 @@ class NodeWalk(KindsWalk):
                 continue
             room, after = now.room.grantable_milli[held.pool_id], now.pinnings[key].cpus
             is_room = not held.shared_milli or room >= held.shared_milli
+            left = told.mask & ~seized
+            if held.hide_hyperthreads or was.hide_hyperthreads:
+                # Of a core of which it has a thread it may be shown another one.
+                left = sum(one.mask for one in self.machine.cores if one.mask & left)
             # Where one that is placed needs its room, it is lifted to a wider pool on the same.
-            stays = after is None or after.mask & told.mask & ~seized
+            stays = after is None or after.mask & left
             assert stays or not is_room, f"{key} was on {told} in {pool.name}"
 
     def runs_anywhere(self) -> CpuSet | None:
