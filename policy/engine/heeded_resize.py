@@ -9,7 +9,8 @@ from ..model.container import Container
 from ..model.grant import Grant
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified
-from ..placing.growth import allowed_cpus, closed_pools, held_back
+from ..placing.departures import DepartureSearch
+from ..placing.growth import allowed_cpus, closed_pools, held_back, rules_text
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.needed_parts import needed_parts
@@ -39,7 +40,20 @@ def heeded_resize(
     placement = _heeding(judgement.of_growth(), grant, request, books, resizer, needed)
     if isinstance(placement, Failure) and judgement.passed:
         placement = _heeding(judgement, grant, request, books, resizer, needed)
-    return placement
+    if isinstance(placement, Placement):
+        return placement
+    told = rules_text((judgement,), books.presence(container.id), grant.pool_id, books)
+    if not told:
+        return placement
+
+    def has_room(after: Books, rules: Judgement, _: bool) -> bool:
+        found = _heeding(rules, grant, request, after, Resizer(after), needed)
+        return isinstance(found, Placement)
+
+    more = request.exclusive - len(grant.exclusive)
+    search = DepartureSearch(container.id, more, judgement, books, judge, has_room)
+    departure = search.found()
+    return placement.because_of(told, *([departure.text] if departure else []))
 
 
 def _heeding(

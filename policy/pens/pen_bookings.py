@@ -11,6 +11,7 @@ from ..model.container import ContainerId
 from ..model.grant import Grant, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
+from ..placing.growth import rules_text
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.restriction import Restriction
 from ..placing.placer import Failure, Placement
@@ -145,7 +146,9 @@ class PenBookings:
         placement = planner.plan(kept, request, allowed, judgements, before, runs=runs)
         if isinstance(placement, Failure):
             if then is None:
-                return placement
+                cpus = books.pinner.pool_cpus.of(pen) or NO_CPUS
+                told = rules_text(judgements, cpus.mask, pen.pool_id, books)
+                return placement.because_of(told) if told else placement
             placement = planner.regrown(kept, then, request, allowed, placement)
         elif kept is not pen:
             placement = planner.as_shrunk(pen, placement, request)

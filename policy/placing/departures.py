@@ -1,6 +1,6 @@
-"""Departures: residents whose leaving would make room for a newcomer that its rules refuse."""
+"""Departures: residents whose leaving would make room for a container that its rules refuse."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from functools import reduce
 from typing import Final, NamedTuple
@@ -8,18 +8,13 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...topology.model.machine import Level
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
 from ..model.container import Container, ContainerId
-from ..model.request import Request
 from .judging.barrier import Barrier, BarrierOwners
 from .judging.judge import Judge
 from .judging.judgement import OWNERS_MAX, Judgement
 from .judging.restriction import Restriction, names_text
-from .openings.openings import OpeningSearch
-from .place_finder import ChosenPlace, PlaceFinder
-from .pool_choice import Chooser, Facts, within_rules
 
 _SINGLES_MAX: Final = 8
 """So many residents are tried for each alone, of those in the way and of those who fill cpus."""
@@ -34,7 +29,7 @@ _POOLS_MAX: Final = 2400
 
 
 class Departure(Struct, frozen=True):
-    """Residents without whom a newcomer has a place: tried, on a copy of the ledger."""
+    """Residents without whom a container has a place: tried, on a copy of the ledger."""
 
     containers: Sequence[Container]
     is_any: bool = False
@@ -69,29 +64,37 @@ class _Freed(NamedTuple):
 _NOTHING: Final = _Freed(shared=0, is_anybodys=True)
 
 
+HasRoom = Callable[[Books, Judgement, bool], bool]
+"""Whether a container has a place by other books and rules; the last says whether residents may
+make way for it."""
+
+
 class DepartureSearch:
-    """A refused newcomer that is tried again without some of the residents; it changes nothing.
+    """A refused container that is tried again without some of the residents; it changes nothing.
 
     Memory that residents would give back does not count.
     """
 
     def __init__(
         self,
-        request: Request,
-        facts: Facts,
+        container_id: ContainerId,
+        exclusive: int,
         judgement: Judgement,
         books: Books,
-        chooser: Chooser,
         judge: Judge,
+        has_room: HasRoom,
     ) -> None:
-        """Reads the books. `judgement`: by which the newcomer was refused."""
-        self._request = request
-        self._facts = facts
+        """Reads the books. `exclusive`: the cpus of its own that it would get.
+
+        `judgement`: by which it was refused.
+        """
+        self._container_id = container_id
+        self._exclusive = exclusive
         self._judgement = judgement
         self._insisting = judgement.insisting()
         self._books = books
-        self._chooser = chooser
         self._judge = judge
+        self._has_room = has_room
         self._is_much = judgement.effort > _EFFORT_MAX
         self._tries = min(_TRIES_MAX, _POOLS_MAX // len(books.tree.pools))
 
@@ -131,7 +134,7 @@ class DepartureSearch:
     def _single_fillers(self) -> Sequence[Container]:
         """Residents of whom each may have enough, those with the fewest cpus first."""
         rules, free = self._insisting, self._books.ledger.free_sharable[-1]
-        missing = self._request.exclusive - (free & self._place(rules)).bit_count()
+        missing = self._exclusive - (free & self._place(rules)).bit_count()
         return [one.container for one in self._fillers(rules) if one.own_cpus >= missing]
 
     def _place(self, rules: Judgement) -> int:
@@ -158,6 +161,7 @@ class DepartureSearch:
                 container = books.affinity.residents.container(container_id)
                 found.append(_Filler(own, shared, container.path, container))
         spared = {one.id for one in self._spared([one.container for one in found])}
+        spared.discard(self._container_id)
         return sorted([one for one in found if one.container.id in spared], key=lambda one: one[:3])
 
     def _needed(self, together: Sequence[Container]) -> Sequence[Container]:
@@ -195,21 +199,11 @@ class DepartureSearch:
         )
         rules = self._without(everybody, ids, freed)
         rules = replace(rules, kept=rules.kept & ledger.owed)
-        if self._is_much or any(self._gained(one, freed) for one in rules.kept_apart()):
-            # Who makes way then depends on what others do first.
-            search = OpeningSearch(
-                request=self._request,
-                judgement=rules.insisting(),
-                tree=books.tree,
-                ledger=ledger,
-            )
-            lineup = self._chooser.lineup(self._request, ledger, self._facts)
-            return bool(within_rules(lineup, search.strict()).feasible())
         after = copy(books)
         after.ledger = ledger
-        finder = PlaceFinder(after, self._chooser, self._judge)
-        found = finder.find_by_rules(self._request, self._facts, rules)
-        return isinstance(found, ChosenPlace)
+        # Who makes way else depends on what others do first.
+        is_quiet = not any(self._gained(one, freed) for one in rules.kept_apart())
+        return self._has_room(after, rules, is_quiet and not self._is_much)
 
     def _without(
         self, rules: Judgement, leaving: Collection[ContainerId], freed: _Freed
@@ -229,34 +223,24 @@ class DepartureSearch:
         if not rule.blockers:
             return rule
         rest = [one for one in rule.blockers if one.id not in leaving]
-        ids = [one.id for one in rest]
-        forbidden = self._kept_by(rule.level, ids, self._books.reaches(ids), freed)
+        cpus = 0
+        for one, reach in zip(rest, self._books.reaches([one.id for one in rest]), strict=True):
+            cpus |= reach | self._gained(one.id, freed)
+        forbidden = self._books.domains.covering(rule.level, cpus)
         return replace(rule, forbidden=forbidden, blockers=tuple(rest)) if rest else None
 
     def _barrier_without(
         self, barrier: Barrier, leaving: Collection[ContainerId], freed: _Freed
     ) -> Barrier | None:
-        rest = {one: owner for one, owner in barrier.owners.items() if one not in leaving}
-        if not rest:
-            return None
-        places = [cpus for _, cpus in rest.values()]
+        rest = {
+            one: (container, cpus | self._gained(one, freed))
+            for one, (container, cpus) in barrier.owners.items()
+            if one not in leaving
+        }
         of = barrier.insisting
-        return replace(
-            barrier,
-            forbidden=self._kept_by(barrier.level, rest, places, freed),
-            insisting=BarrierOwners.of(rest, of.can_break, of.are_systems),
-        )
-
-    def _kept_by(
-        self,
-        level: Level,
-        residents: Iterable[ContainerId],
-        places: Iterable[int],
-        freed: _Freed,
-    ) -> int:
-        """The domains that residents are in, or come to when others have left."""
-        cpus = reduce(int.__or__, [self._gained(one, freed) for one in residents], 0)
-        return self._books.domains.covering(level, reduce(int.__or__, places, cpus))
+        owners = BarrierOwners.of(rest, of.can_break, of.are_systems)
+        forbidden = self._books.domains.covering(barrier.level, owners.cpus)
+        return replace(barrier, forbidden=forbidden, insisting=owners) if rest else None
 
     def _gained(self, container_id: ContainerId, freed: _Freed) -> int:
         """The cpus that a resident shares once others have left, and may not have now."""

@@ -121,6 +121,14 @@ class PlaceFinder:
             return lineup if openings is None else within_rules(lineup, openings)
         return found
 
+    def has_room(self, request: Request, facts: Facts, judgement: Judgement) -> bool:
+        """Whether there is a place where all rules that insist hold, and nobody makes way."""
+        search = OpeningSearch(
+            request=request, judgement=judgement.insisting(), tree=self._tree, ledger=self._ledger
+        )
+        lineup = self._chooser.lineup(request, self._ledger, facts)
+        return bool(within_rules(lineup, search.strict()).feasible())
+
     def _chosen(
         self, search: OpeningSearch, lineup: Lineup, openings: Openings
     ) -> ChosenPlace | None:

@@ -17,7 +17,7 @@ from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
-from .departures import DepartureSearch, departure_from
+from .departures import Departure, DepartureSearch, departure_from
 from .growth import held_back, kept_in
 from .hint_demand import reserved_objection
 from .judging.judge import Judge
@@ -25,7 +25,7 @@ from .judging.judgement import Judgement
 from .judging.restriction import Restriction
 from .lineup import Lineup
 from .nearby import Nearby
-from .place_finder import PlaceFinder
+from .place_finder import ChosenPlace, PlaceFinder
 from .pool_choice import Chooser, Facts
 
 
@@ -50,6 +50,11 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     refusal: Refusal
     lineup: Lineup | None = None
+
+    def because_of(self, *reasons: str) -> "Failure":
+        """The same, with more to say of why."""
+        reason = " — ".join((self.refusal.reason, *reasons))
+        return replace(self, refusal=Refusal(reason=reason))
 
 
 class Placer:
@@ -106,14 +111,12 @@ class Placer:
         else:
             choice = self._finder.find_by_rules(request, facts, judgement)
         if isinstance(choice, Lineup):
-            reason = self._reason(request, choice)
-            if judgement is not None:
-                search = DepartureSearch(
-                    request, facts, judgement, self._books, self._chooser, self._judge
-                )
-                if (departure := search.found()) is not None:
-                    reason = f"{reason} — {departure.text}"
-            return Failure(refusal=Refusal(reason=reason), lineup=choice)
+            refusal = Refusal(reason=self._reason(request, choice))
+            failure = Failure(refusal=refusal, lineup=choice)
+            if judgement is None:
+                return failure
+            departure = self._departure(request, facts, judgement)
+            return failure if departure is None else failure.because_of(departure.text)
         offer = memory.offer(choice.pool_id)
         grant = grant_of(request, choice.pool_id, choice.exclusive, choice.isolated, offer)
         broken: tuple[Restriction, ...] = ()
@@ -143,6 +146,20 @@ class Placer:
             broken=broken,
             weights=weights,
         )
+
+    def _departure(self, request: Request, facts: Facts, judgement: Judgement) -> Departure | None:
+        """Those who could make room for a newcomer that is refused, if anybody could."""
+
+        def has_room(books: Books, rules: Judgement, may_clear: bool) -> bool:
+            finder = PlaceFinder(books, self._chooser, self._judge)
+            if not may_clear:
+                return finder.has_room(request, facts, rules)
+            return isinstance(finder.find_by_rules(request, facts, rules), ChosenPlace)
+
+        search = DepartureSearch(
+            request.container_id, request.exclusive, judgement, self._books, self._judge, has_room
+        )
+        return search.found()
 
     def _narrowed(self, grant: Grant, region: int | None) -> Grant:
         """The grant with what rules leave it of its pool's sharable cpus, if that is not all."""
@@ -209,10 +226,9 @@ class Placer:
         insisting = [one for one in broken if one.is_own and not one.can_break]
         if insisting and request.cpu_type is not CpuType.PRESERVE:
             reason = f"{self._tree.root.name}: {insisting[0].dropped()}"
-            cpus = self._cpus_at_root(request)
-            if (departure := departure_from(cpus, insisting, self._books)) is not None:
-                reason = f"{reason} — {departure.text}"
-            return Failure(refusal=Refusal(reason=reason))
+            failure = Failure(refusal=Refusal(reason=reason))
+            departure = departure_from(self._cpus_at_root(request), insisting, self._books)
+            return failure if departure is None else failure.because_of(departure.text)
         offer = memory.offer(root)
         claimed = claimed_part(request.claimed, self._ledger)
         grant = grant_of(request, root, claimed, claimed & self._tree.root.isolated, offer)

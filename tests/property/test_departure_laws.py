@@ -2,13 +2,16 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
+from msgspec.structs import replace
 
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container
+from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.topology.model.machine import Machine
 from tests.property import test_rule_laws as laws
 
 STEPS = 60
@@ -21,8 +24,11 @@ TOLD = re.compile(
 class World(laws.World):
     """The world of the laws, in which every refusal is taken at its word."""
 
-    verified = 0
     pod: laws.Pod
+
+    def __init__(self, machine: Machine, seed: int) -> None:
+        super().__init__(machine, seed)
+        self.verified = {"create": 0, "resize": 0}
 
     def new_pod(self) -> laws.Pod:
         self.pod = super().new_pod()
@@ -30,7 +36,9 @@ class World(laws.World):
 
     def note(self, event: str, result: object) -> None:
         super().note(event, result)
-        if not (event.startswith("create") and isinstance(result, Refusal)):
+        kind, _, rest = event.partition(" ")
+        name, _, milli = rest.partition(" ")
+        if kind not in ("create", "resize") or not isinstance(result, Refusal):
             return
         found = TOLD.search(result.reason)
         assert (found is None) == ("to make room" not in result.reason), result.reason
@@ -39,26 +47,45 @@ class World(laws.World):
             return
         by_path = {one.container.path: one.container for one in self.pods.values()}
         named = [by_path[one] for one in found[2].split(", ")]
+        assert name not in [one.id for one in named], result.reason
         assert (len(named) == 1) == (found[1] is None), result.reason
         alternatives = [[one] for one in named] if found[1] == "one of " else [named]
         for leaving in alternatives:
-            assert self.has_room_without(leaving), f"{result.reason}: without {leaving}"
-            self.verified += 1
+            trial = self.without(leaving)
+            if trial is not None:
+                is_new = kind == "create"
+                again = self.created(trial) if is_new else self.resized(name, int(milli), trial)
+                assert isinstance(again.result, Grant), f"{result.reason}: without {leaving}"
+                self.verified[kind] += 1
 
-    def has_room_without(self, leaving: Sequence[Container]) -> bool:
+    def without(self, leaving: Sequence[Container]) -> Engine | None:
+        """What is left once some have left; None where others that were narrowed have more then.
+
+        No trial knows of these.
+        """
         trial = Engine.of(self.engine.snapshot())
-        trial.remove(self.pod.container.id)
         for one in leaving:
             trial.stop(one.id)
             trial.remove(one.id)
         before, after = self.engine.grants, trial.grants
         if any(before[one].within != grant.within for one, grant in after.items()):
-            # Whoever was narrowed for them has more by now, which no trial knows.
-            return True
-        return isinstance(trial.create(self.pod.container).result, Grant)
+            return None
+        return trial
+
+    def created(self, trial: Engine) -> Decision:
+        trial.remove(self.pod.container.id)
+        return trial.create(self.pod.container)
+
+    def resized(self, name: str, milli: int, trial: Engine) -> Decision:
+        resources = self.pods[ContainerId(name)].container.resources
+        limit = resources.cpu_limit_milli and milli
+        return trial.update(
+            ContainerId(name),
+            replace(resources, cpu_request_milli=milli, cpu_limit_milli=limit),
+        )
 
 
-def walked(seed: int) -> int:
+def walked(seed: int) -> Mapping[str, int]:
     world = World(laws.MACHINES[seed % len(laws.MACHINES)], seed)
     try:
         for _ in range(STEPS):
@@ -74,5 +101,6 @@ def test_who_is_named_makes_room_by_leaving(seed: int) -> None:
     walked(seed)
 
 
-def test_some_are_named() -> None:
-    assert walked(3)
+@pytest.mark.parametrize(("seed", "kind"), [(3, "create"), (10, "resize")])
+def test_some_are_named(seed: int, kind: str) -> None:
+    assert walked(seed)[kind]

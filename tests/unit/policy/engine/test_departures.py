@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container
@@ -37,6 +38,7 @@ SMALL = container_of("small", 1, annotations=HERE)
 OTHER = container_of("other", 1, annotations=HERE)
 SHARER = container_of("sharer", 2, annotations=HERE, shares=True)
 AWAY = container_of("away", 3, annotations=THERE)
+FAR = container_of("far", 1, annotations=THERE)
 
 
 @pytest.mark.parametrize(
@@ -139,3 +141,53 @@ def test_a_refusal_on_the_reserved_cpus_names_who_is_in_the_way_there() -> None:
     assert decision.result.reason.endswith(
         f"{MAKE_ROOM}all of default/one/main, default/two/main, default/three/main"
     )
+
+
+def grown(engine: Engine, container: Container, cpus: int) -> str:
+    """The reason why a container is refused so many cpus of its own."""
+    resources = replace(
+        container.resources, cpu_request_milli=1000 * cpus, cpu_limit_milli=1000 * cpus
+    )
+    return reason(engine.update(container.id, resources))
+
+
+@pytest.mark.parametrize(
+    ("rules", "residents", "told", "names"),
+    [
+        pytest.param(
+            apart(term("numa", "far")),
+            (FAR, FRIEND),
+            "anti-affinity at numa to app=far (affinity.pinfold.dev/pod:1) of default/it/main: "
+            "wanted a NUMA node without default/far/main",
+            "one of default/far/main, default/friend/main",
+            id="who is in its way, or fills its NUMA node",
+        ),
+        pytest.param(
+            near(term("numa", "friend")),
+            (FRIEND, SMALL),
+            "affinity at numa to app=friend (affinity.pinfold.dev/pod:1) of default/it/main: "
+            "wanted cpus of a NUMA node with default/friend/main",
+            "default/small/main",
+            id="who fills the NUMA node of whom it must be with",
+        ),
+    ],
+)
+@pytest.mark.parametrize("fails", [True, False], ids=["fails", "degrades"])
+def test_a_resize_that_rules_refuse_names_these_and_who_could_make_room(
+    rules: dict[str, Any], residents: Sequence[Container], told: str, names: str, *, fails: bool
+) -> None:
+    engine = engine_of(NODES, "cpuset:7")
+    it = container_of("it", 1, rules, fails=fails)
+    for one in (residents[0], it, *residents[1:]):
+        placed(engine, one)
+    said = grown(engine, it, 3 if residents[0] is FAR else 2)
+    assert said.endswith(f" — {told}{MAKE_ROOM}{names}")
+
+
+def test_a_pod_with_a_pen_that_cannot_grow_names_the_rules_that_keep_it() -> None:
+    engine = engine_of(NODES, "cpuset:7")
+    pen = {"pod-pool.pinfold.dev/pod": "true"}
+    it = container_of("it", 1, apart(term("numa", "far")), annotations=pen)
+    for one in (FAR, it, FRIEND):
+        placed(engine, one)
+    assert "of default/it/main: wanted a NUMA node without default/far/main" in grown(engine, it, 3)
