@@ -236,8 +236,7 @@ def _explained(
     is_lent = _may_be_lent_beside(cpus, request, root.reserved, remembered)
     exclusive: CpuSet | None = NO_CPUS
     if not request.exclusive:
-        # Who has none but reserved cpus was lent them: a rule may keep it from all others.
-        if not (cpus <= sharable or cpus <= root.reserved):
+        if not (cpus <= sharable or may_be_lent(cpus, request.shared_milli, ledger, advice)):
             return None
     elif not (cpus <= free or is_lent) or (advice is not None and not advice.exclusive):
         return None
@@ -276,6 +275,17 @@ def _explains(pool: Pool, cpus: CpuSet, grant: Grant, ledger: Ledger) -> bool:
     if grant.idle_level is None:
         return cpus == lent
     return not cpus.isdisjoint(pool.cpus if lent is None else lent)
+
+
+def may_be_lent(cpus: CpuSet, milli: int, ledger: Ledger, advice: Advice | None) -> bool:
+    """Whether a container that shares may have been left with the reserved cpus only.
+
+    One that asks for nothing, is kept there for a rule, or ran when all others were others' own.
+    """
+    reserved, is_all_taken = ledger.tree.root.reserved, not ledger.free_sharable[-1]
+    if advice is None or not milli:
+        return cpus <= reserved and not milli
+    return cpus <= reserved and (is_all_taken or cpus <= (advice.within or NO_CPUS))
 
 
 def _may_be_lent_beside(cpus: CpuSet, request: Request, reserved: CpuSet, own: CpuSet) -> bool:

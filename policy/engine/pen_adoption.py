@@ -14,7 +14,7 @@ from ..model.grant import Grant, PoolId
 from ..model.request import CpuType, Request
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
 from ..pens.pod_numbers import own_cpus
-from .adoption import KEPT, Advice
+from .adoption import KEPT, Advice, may_be_lent
 from .decision import Decision
 from .penning import Penning
 from .roster import Roster
@@ -180,7 +180,7 @@ def _pen(
     hint = known[0] if known else None
     if hint is not None and not remembered:
         cpus = left_of_share(cpus, request.total_milli, hint.pool, ledger)
-    if not (cpus <= sharable or cpus <= root.reserved):
+    if not (cpus <= sharable or may_be_lent(cpus, request.total_milli, ledger, hint)):
         return None
     within = next((one.within for one in known if one.within is not None), None)
     named = _remembered_pool(known, cpus, books)

@@ -7,10 +7,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS
+from ..annotations.preferences import parse_preferences
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant, Refusal
-from ..model.request import Request
+from ..model.request import CpuType, Request
+from ..pens.pen_name import wished_pen
 from ..text.errors import Problem
 from ..tuning.interrupts import Interrupt
 from .adoption import (
@@ -131,7 +133,8 @@ def _readopt(
     allocator.unmet.note_moves(books.pinner.drain())
     for container in homeless:
         with _Blame(container):
-            allocator.conclude(allocator.place_running(container))
+            if not _left_on_reserved(allocator, container):
+                allocator.conclude(allocator.place_running(container))
     for container in listed:
         is_whole = _on_usable_cpus(container, books) is container
         if container.id not in faults and (usability.has_more or not is_whole):
@@ -320,6 +323,31 @@ def _heed_rules(
             known = advice.get(container.id)
             allocator.heed_rules(container, () if known is None else known.unmet)
     allocator.rehouse(moves_nobody=True)
+
+
+def _left_on_reserved(allocator: Allocator, container: Container) -> bool:
+    """Whether a container that shares reserved cpus stays there, as a rule refuses it elsewhere.
+
+    Nobody remembers by then why it is there.
+    """
+    books, classified = allocator.books, allocator.roster.classified[container.id]
+    root, request = books.tree.root, classified.request
+    cpus = (container.cpus or NO_CPUS) & root.cpus
+    is_shared = request.cpu_type is CpuType.NORMAL and not request.exclusive
+    if not (cpus and cpus <= root.reserved and is_shared and books.standing.rules):
+        return False
+    if wished_pen(container, parse_preferences(container)) is not None:
+        return False
+    decision = allocator.place(container, classified)
+    if isinstance(decision.result, Grant):
+        allocator.conclude(decision)
+        return True
+    books.let_count(container, classified.rules, classified.placement)
+    advice = Advice(pool=root.name, within=root.reserved)
+    if not allocator.adopt(container, request, 0, advice):
+        return False
+    allocator.heed_rules(container)
+    return True
 
 
 def _leave_out(allocator: Allocator, container: Container, fault: Exception) -> None:

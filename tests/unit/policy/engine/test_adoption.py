@@ -22,7 +22,7 @@ from pinfold.policy.model.container import (
 from pinfold.policy.model.request import CpuType
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
-from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
+from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, placed, term
 
 DOMAIN = "resource-policy.nri.io"
 NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
@@ -308,22 +308,40 @@ def test_who_was_kept_on_reserved_cpus_for_a_rule_stays_there(group: str) -> Non
     one.check()
 
 
-def test_who_shares_reserved_cpus_stays_there_though_nobody_remembers_why() -> None:
-    """A rule of `other`, which insists, is why: to be placed anew would break it."""
-    one = engine_of("socket:1 core:4 mem:4G")
-    rules = apart(term("core", "kept"))
-    others = [container_of(f"other-{cpu}", 1, rules, fails=True) for cpu in (1, 2)]
+@pytest.mark.parametrize("has_rules", [True, False])
+def test_who_shares_reserved_cpus_stays_there_where_a_rule_refuses_it_elsewhere(
+    has_rules: bool,
+) -> None:
+    """Nobody remembers that rules of the others, which insist, are why."""
+    one = engine_of("socket:1 core:4 thread:2 mem:4G")
+    rules = apart(term("core", "kept")) if has_rules else None
+    owners = [container_of(f"owner-{cpu}", 1, rules, fails=True) for cpu in (2, 4, 6)]
+    plain, kept = container_of("plain", 1), container_of("kept", 0.2)
     listed = [
         replace(container, cpus=CpuSet.parse(cpus), mems=NodeSet.parse("0"))
-        for container, cpus in zip(
-            (*others, container_of("kept", 0.2)), ("1", "2", "0"), strict=True
-        )
+        for container, cpus in zip((*owners, plain, kept), "24610", strict=True)
     ]
-    assert one.synchronize(listed).changes == ()
-    assert [str(one.decisions[each.id].pinning.cpus) for each in listed] == ["1", "2", "0"]
+    changes = one.synchronize(listed).changes
+    assert [str(change.after.cpus) for change in changes] == ([] if has_rules else ["3,5,7"])
     one.check()
-    again = engine_of("socket:1 core:4 mem:4G")
-    assert again.synchronize(listed, one.snapshot().advice()).changes == ()
+    if has_rules:
+        assert not one.decisions[kept.id].unmet
+        again = engine_of("socket:1 core:4 thread:2 mem:4G")
+        assert again.synchronize(listed, one.snapshot().advice()).changes == ()
+        one.stop(owners[0].id)
+        one.remove(owners[0].id)
+        assert told(one)["kept-main"] == "2-3"
+
+
+def test_a_restart_with_more_reserved_cpus_moves_who_shares_these() -> None:
+    one = engine_of("socket:2 core:4 mem:4G")
+    near_first = {"pool-name.pinfold.dev/pod": "socket #0"}
+    kept = container_of("kept", 1, annotations=near_first, shares=True)
+    assert placed(one, kept) == "1-3"
+    again = engine_of("socket:2 core:4 mem:4G", "cpuset:0-3")
+    listed = replace(kept, cpus=CpuSet.parse("1-3"), mems=NodeSet.parse("0"))
+    (change,) = again.synchronize([listed], one.snapshot().advice()).changes
+    assert str(change.after.cpus) == "4-7"
 
 
 @pytest.mark.parametrize("is_first", [True, False])
