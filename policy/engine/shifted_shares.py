@@ -15,7 +15,7 @@ from ..model.container import Container, ContainerId
 from ..model.cpu_preference import MovePreference
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
-from ..placing.growth import held_back, homeless, is_homeless, kept_in, wider_place
+from ..placing.growth import held_back, homeless, is_homeless, kept_in, kept_where_lent, wider_place
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.scene import Scene
@@ -174,7 +174,9 @@ class ShiftedShares:
         And let nobody take the last cpu that others share beside it whom it must be with.
         """
         ledger = self._books.ledger
-        held = kept_in(judgement, grant, cpus, self._books) if grant.has_shared_part else grant
+        held = grant
+        if grant.has_shared_part:
+            held = kept_where_lent(judgement, grant, cpus, self._books)
         needed = judgement.beside(cpus, grant.exclusive.mask)
         if needed:
             held = replace(held, beside=tuple(dict.fromkeys((*held.beside, *needed))))

@@ -76,6 +76,28 @@ def kept_in(judgement: Judgement, grant: Grant, cpus: int, books: Books) -> Gran
     return replace(grant, within=CpuSet(may_have | cpus & books.tree.root.reserved.mask))
 
 
+def kept_where_lent(judgement: Judgement, grant: Grant, cpus: int, books: Books) -> Grant:
+    """The same for a resident to which reserved cpus may be lent, because its pool is full.
+
+    What it is lent next is a wider pool's: it shares the nearest one in which rules leave it cpus,
+    and keeps the reserved ones as long as they leave it none.
+    """
+    ledger, reserved = books.ledger, books.tree.root.reserved.mask
+    free, shared = ledger.free_sharable, cpus & ~grant.exclusive.mask
+    named = 0 if grant.within is None else grant.within.mask
+    if free[grant.pool_id] or not shared & ~named or shared & ~reserved:
+        return kept_in(judgement, grant, cpus, books)
+    closed, found = closed_pools((judgement,), grant.pool_id, firmly=False), grant
+    for pool_id in (grant.pool_id, *ledger.tree.ancestors[grant.pool_id]):
+        if pool_id in closed:
+            # It would be lent cpus outside of the pools that a rule leaves it.
+            return replace(found, within=CpuSet(standing_cpus(found, ledger) | shared))
+        found = kept_in(judgement, replace(grant, pool_id=pool_id), cpus, books)
+        if free[pool_id] & standing_cpus(found, ledger):
+            break
+    return found
+
+
 def allowed_cpus(judgement: Judgement, grant: Grant, cpus: int) -> int:
     """A mask of all cpus that a resident may have without breaking a rule that holds now.
 

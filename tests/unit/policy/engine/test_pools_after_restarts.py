@@ -5,8 +5,9 @@ from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container
-from pinfold.topology.sets.cpuset import CpuSet
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.policy.engine.ruled_pods import (
+    GIB,
     IGNORED,
     apart,
     container_of,
@@ -123,3 +124,44 @@ def test_who_was_lent_the_cpus_of_a_socket_without_others_comes_no_nearer_for_th
     engine.remove(gone.id)
     assert [cpus(engine, one) for one in (firm, kept)] == ["4-7", "0-3"]
     engine.check()
+
+
+@pytest.mark.parametrize("told", ["4-5", "4-7"])
+@pytest.mark.parametrize("group", ["", "blue"], ids=["alone", "in a group"])
+def test_who_was_lent_reserved_cpus_grows_to_none_of_a_wider_pool_where_a_rule_would_break(
+    group: str, told: str
+) -> None:
+    """Others have all of its socket, so that what it is left next is the other one's."""
+    engine = engine_of("socket:2 core:4 mem:4G")
+    owners = [listed(container_of(f"owner-{one}", 1), str(one)) for one in (1, 2, 3)]
+    rules = apart(term("core", "kept"))
+    firm = listed(container_of("firm", 2, rules, fails=True, shares=True), told)
+    blue = {"group.pinfold.dev/pod": group} if group else {}
+    kept = listed(container_of("kept", 0, annotations=blue), "0")
+    running = [replace(one, mems=NodeSet.of(0)) for one in (*owners, firm, kept)]
+    found = engine.synchronize(running)
+    assert found.changes == ()
+    assert not any(one.unmet for one in found.decisions)
+    # As memory runs short there everybody in that socket is told of more memory nodes.
+    engine.observe_memory({0: 2**20, 1: 4 * GIB})
+    engine.check()
+    left = {"4-5": "6-7", "4-7": "0"}[told]
+    assert [cpus(engine, one) for one in (firm, kept)] == [told, left]
+    engine.remove(owners[0].id)
+    assert "1" in cpus(engine, kept)
+    assert cpus(engine, firm) == told
+    engine.check()
+
+
+def test_who_insists_on_a_pool_that_others_have_keeps_the_reserved_cpus_of_that() -> None:
+    engine = engine_of("socket:2 core:4 mem:4G")
+    owners = [listed(container_of(f"owner-{one}", 1), str(one)) for one in (1, 2, 3)]
+    kept = listed(container_of("kept", 0, annotations=named("socket #0"), fails=True), "0")
+    running = [replace(one, mems=NodeSet.of(0)) for one in (*owners, kept)]
+    assert engine.synchronize(running).changes == ()
+    engine.observe_memory({0: 2**20, 1: 4 * GIB})
+    assert cpus(engine, kept) == "0"
+    engine.remove(owners[0].id)
+    engine.check()
+    assert cpus(engine, kept) == "1"
+    assert engine.decisions[kept.id].unmet == ()
