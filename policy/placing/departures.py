@@ -1,5 +1,6 @@
 """Departures: residents whose leaving would make room for a container that its rules refuse."""
 
+import enum
 from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from functools import reduce
@@ -16,35 +17,48 @@ from .judging.judge import Judge
 from .judging.judgement import OWNERS_MAX, Judgement
 from .judging.restriction import Restriction, names_text
 
-_SINGLES_MAX: Final = 8
-"""So many residents are tried for each alone, of those in the way and of those who fill cpus."""
+_SINGLES_MAX: Final = 4
+"""So many residents are tried for each alone: of those in the way, of those with the fewest cpus
+where rules let the container be, and of those with the most."""
 _ALTERNATIVES_MAX: Final = 4
+"""So many of these are told, each of whom is enough."""
 _FILLERS_MAX: Final = 8
-"""So many of those who fill cpus are let leave together."""
+"""So many residents that fill cpus leave together."""
 _EFFORT_MAX: Final = 64
-"""Of more rules all who are in the way are tried together, and nobody makes way for these."""
-_TRIES_MAX: Final = 24
-_POOLS_MAX: Final = 2400
-"""So many pools are looked at in all trials: each costs as much as a decision."""
+"""Of more rules only all residents in the way are tried, together."""
+_TRIES_MAX: Final = 12
+"""Trials of one refusal where each costs little; see `_LOOKS_MAX`."""
+_LOOKS_MAX: Final = 1200
+"""So many pools, or domains where these are more, are looked at in all trials."""
+_FEW_TRIES: Final = 4
+"""Where there are no more, no resident makes way in one: that would cost more than all the rest."""
+
+
+class Scope(enum.Enum):
+    """The part of some residents that has to leave."""
+
+    ONE = "one of "
+    """Any of them."""
+    ALL = "all of "
+    SOME = "some of "
+    """At most all of them: whether fewer are enough was not tried."""
 
 
 class Departure(Struct, frozen=True):
     """Residents without whom a container has a place: tried, on a copy of the ledger."""
 
     containers: Sequence[Container]
-    is_any: bool = False
-    """Whether each of them alone is enough."""
+    scope: Scope
 
     @property
     def text(self) -> str:
         """The advice for people."""
-        several = "one of " if self.is_any else "all of "
-        of = several if len(self.containers) > 1 else ""
+        of = self.scope.value if len(self.containers) > 1 else ""
         return f"to make room, stop or move {of}{names_text(self.containers)}"
 
 
 class _Filler(NamedTuple):
-    """A resident with cpus where a newcomer would have to be."""
+    """A resident with cpus where a container would have to be."""
 
     own_cpus: int
     shared_milli: int
@@ -96,27 +110,38 @@ class DepartureSearch:
         self._judge = judge
         self._has_room = has_room
         self._is_much = judgement.effort > _EFFORT_MAX
-        self._tries = min(_TRIES_MAX, _POOLS_MAX // len(books.tree.pools))
+        self._tries = max(2, min(_TRIES_MAX, _LOOKS_MAX // self._looks()))
+        self._is_few = self._tries <= _FEW_TRIES
+        self._is_sure = True
+        """Whether each trial that found no room would end so on the node, too."""
+
+    def _looks(self) -> int:
+        """How many pools, or domains of the narrowest level of a rule, one trial looks at."""
+        books, rules = self._books, self._judgement
+        levels = {one.level for one in rules.own} | {one.level for one in rules.barriers}
+        sizes = [len(books.domains.masks(level)) for level in levels]
+        return max([len(books.tree.pools), *sizes])
 
     def found(self) -> Departure | None:
-        """The departure that disturbs the fewest; None where the newcomer lacks more."""
+        """The departure that disturbs the fewest; None where the container lacks more."""
         blockers = self._spared(self._judgement.blockers())
         if self._is_much or len(blockers) > OWNERS_MAX:
-            return Departure(blockers) if blockers and self._is_room_without(blockers) else None
+            is_enough = blockers and self._is_room_without(blockers)
+            return Departure(blockers, Scope.SOME) if is_enough else None
         together = self._together(blockers)
         if not together:
             return None
-        alone = [*blockers[:_SINGLES_MAX], *self._single_fillers()[:_SINGLES_MAX]]
         found: list[Container] = []
-        for one in {one.id: one for one in alone}.values():
+        for one in self._singles(blockers):
             if len(found) < _ALTERNATIVES_MAX and self._is_room_without((one,)):
                 found.append(one)
         if found:
-            return Departure(found, is_any=True)
-        return Departure(self._needed(together))
+            return Departure(found, Scope.ONE)
+        needed = self._needed(together)
+        return Departure(needed, Scope.ALL if self._is_sure else Scope.SOME)
 
     def _spared(self, containers: Iterable[Container]) -> Sequence[Container]:
-        """Those of some containers that the newcomer is not to be with."""
+        """The containers that may leave: the refused one does not have to be with them."""
         needed = {one.id for some in self._judgement.companions for one in some.containers}
         return [one for one in containers if one.id not in needed]
 
@@ -131,11 +156,16 @@ class DepartureSearch:
         together = [*blockers, *fillers[:_FILLERS_MAX]]
         return together if fillers and self._is_room_without(together) else ()
 
-    def _single_fillers(self) -> Sequence[Container]:
-        """Residents of whom each may have enough, those with the fewest cpus first."""
+    def _singles(self, blockers: Sequence[Container]) -> Iterable[Container]:
+        """Residents of whom each may be enough; the likeliest alone where few are tried."""
         rules, free = self._insisting, self._books.ledger.free_sharable[-1]
         missing = self._exclusive - (free & self._place(rules)).bit_count()
-        return [one.container for one in self._fillers(rules) if one.own_cpus >= missing]
+        fillers = [one.container for one in self._fillers(rules) if one.own_cpus >= missing]
+        if self._is_few:
+            chosen = (*fillers[-1:], *blockers[:1])
+        else:
+            chosen = (*blockers[:_SINGLES_MAX], *fillers[:_SINGLES_MAX], *fillers[-_SINGLES_MAX:])
+        return {one.id: one for one in chosen}.values()
 
     def _place(self, rules: Judgement) -> int:
         """A mask of the cpus at which rules let the newcomer be."""
@@ -173,37 +203,45 @@ class DepartureSearch:
         pairs = sorted(zip(places, together, strict=True), key=lambda one: one[0] & -one[0])
         needed = [one for _, one in pairs]
         size = len(needed) // 2
-        while size:
-            start = 0
-            while start < len(needed):
+        while size and self._tries:
+            start, count = 0, len(needed)
+            while start < len(needed) and self._tries:
                 others = [*needed[:start], *needed[start + size :]]
                 if others and self._is_room_without(others):
                     needed = others
                 else:
                     start += size
-            size //= 2
+            self._is_sure &= start >= len(needed)
+            if size > 1 or len(needed) == count:
+                size //= 2
+        self._is_sure &= not size
         return needed
 
     def _is_room_without(self, leaving: Sequence[Container]) -> bool:
-        """Whether a newcomer has a place once these have left; not where nothing more is tried."""
+        """Whether the container has a place once these have left; not after the last trial."""
         books, ids, everybody = self._books, {one.id for one in leaving}, self._judgement
         if not self._tries or (everybody.counted and self._may_make_uneven(ids)):
+            self._is_sure = False
             return False
         self._tries -= 1
-        ledger = books.ledger
+        after = copy(books)
         if len(leaving) <= OWNERS_MAX:
-            ledger = _ledger_without(ledger, ids)
+            # The cpus that containers were told remain those of before: see `_gained`.
+            after.ledger = _ledger_without(books.ledger, ids)
         freed = _Freed(
-            shared=ledger.free_sharable[-1],
+            shared=after.ledger.free_sharable[-1],
             is_anybodys=not any(self._judge.is_bound(one) for one in ids),
         )
         rules = self._without(everybody, ids, freed)
-        rules = replace(rules, kept=rules.kept & ledger.owed)
-        after = copy(books)
-        after.ledger = ledger
-        # Who makes way else depends on what others do first.
+        # Else it depends on what others do first.
         is_quiet = not any(self._gained(one, freed) for one in rules.kept_apart())
-        return self._has_room(after, rules, is_quiet and not self._is_much)
+        has_room = self._has_room(after, rules, is_quiet and not (self._is_much or self._is_few))
+        # Whom somebody must be near may make way once that one is gone.
+        rules_gone = [rule for one in ids for rule in books.standing.of(one).required]
+        is_sure = is_quiet and not self._is_few and all(one.is_anti for one in rules_gone)
+        # Whoever was narrowed has more, or is narrowed otherwise, once others have left.
+        self._is_sure &= has_room or (is_sure and not books.ledger.narrowed.ids)
+        return has_room
 
     def _without(
         self, rules: Judgement, leaving: Collection[ContainerId], freed: _Freed
@@ -269,19 +307,6 @@ class DepartureSearch:
             return False
         held = [one for one in residents.ids(counted) if one in ledger.grants]
         return any(ledger.counted(one).has_shared_part for one in held)
-
-
-def departure_from(cpus: int, broken: Iterable[Restriction], books: Books) -> Departure | None:
-    """The residents because of whom rules do not hold on cpus that nobody chooses."""
-    found: dict[ContainerId, Container] = {}
-    for rule in broken:
-        if not rule.blockers:
-            return None
-        near = books.domains.covering(rule.level, cpus)
-        reaches = books.reaches([one.id for one in rule.blockers])
-        pairs = zip(rule.blockers, reaches, strict=True)
-        found.update({one.id: one for one, reach in pairs if reach & near})
-    return Departure(tuple(found.values())) if found else None
 
 
 def _ledger_without(ledger: Ledger, leaving: Iterable[ContainerId]) -> Ledger:

@@ -17,7 +17,7 @@ from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
-from .departures import Departure, DepartureSearch, departure_from
+from .departures import Departure, DepartureSearch
 from .growth import held_back, kept_in
 from .hint_demand import reserved_objection
 from .judging.judge import Judge
@@ -227,7 +227,7 @@ class Placer:
         if insisting and request.cpu_type is not CpuType.PRESERVE:
             reason = f"{self._tree.root.name}: {insisting[0].dropped()}"
             failure = Failure(refusal=Refusal(reason=reason))
-            departure = departure_from(self._cpus_at_root(request), insisting, self._books)
+            departure = self._departure_at_root(request, judgement)
             return failure if departure is None else failure.because_of(departure.text)
         offer = memory.offer(root)
         claimed = claimed_part(request.claimed, self._ledger)
@@ -240,6 +240,21 @@ class Placer:
         if judgement is None or request.cpu_type is not CpuType.NORMAL:
             return placement
         return self._held_at_root(placement, judgement.of_growth())
+
+    def _departure_at_root(self, request: Request, judgement: Judgement | None) -> Departure | None:
+        """The same for one on cpus that nobody chooses for it."""
+        if judgement is None:
+            return None
+        cpus, root = self._cpus_at_root(request), self._tree.root.id
+
+        def has_room(_: Books, rules: Judgement, __: bool) -> bool:
+            broken = rules.told_at(cpus, root)
+            return not any(one.is_own and not one.can_break for one in broken)
+
+        search = DepartureSearch(
+            request.container_id, 0, judgement, self._books, self._judge, has_room
+        )
+        return search.found()
 
     def _held_at_root(self, placement: Placement, judgement: Judgement) -> Placement:
         """A share of the root pool that grows to nowhere where a rule breaks, and nobody to it."""

@@ -140,4 +140,8 @@ def is_kept_by_a_task(error: grpc.RpcError) -> bool:
     is killed) leaves the process waiting to be started; containerd neither ends nor removes it
     until it is itself started again.
     """
-    return isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.FAILED_PRECONDITION
+    return (
+        isinstance(error, grpc.Call)
+        and error.code() is grpc.StatusCode.FAILED_PRECONDITION
+        and "cannot delete running task" in (error.details() or "")
+    )

@@ -191,3 +191,25 @@ def test_a_pod_with_a_pen_that_cannot_grow_names_the_rules_that_keep_it() -> Non
     for one in (FAR, it, FRIEND):
         placed(engine, one)
     assert "of default/it/main: wanted a NUMA node without default/far/main" in grown(engine, it, 3)
+
+
+def test_whom_a_container_on_reserved_cpus_must_be_with_is_not_named_there() -> None:
+    engine = engine_of(NODES, "cpuset:3,7")
+    system = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
+    placed(engine, FRIEND)
+    rules = {**near(term("socket", "friend")), **apart(term("socket", "friend"))}
+    decision = engine.create(container_of("it", 0.1, rules, annotations=system, fails=True))
+    assert MAKE_ROOM not in reason(decision)
+
+
+def test_who_was_narrowed_for_one_that_leaves_may_be_in_the_way_then() -> None:
+    """Without `other` the `shy` one is on all cpus, and so in each core."""
+    engine = engine_of("socket:1 core:4 mem:4G", "cpuset:0")
+    other = container_of("other", 1, shares=True)
+    shy = container_of("shy", 0, apart(term("core", "other"), term("core", "it")), fails=True)
+    placed(engine, container_of("owner", 1))
+    for one in (other, shy):
+        placed(engine, one)
+    said = reason(engine.create(container_of("it", 2, shares=True)))
+    assert not said.endswith(f"{MAKE_ROOM}default/other/main")
+    assert said.endswith(f"{MAKE_ROOM}some of default/shy/main, default/other/main")
