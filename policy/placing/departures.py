@@ -34,7 +34,7 @@ _FEW_TRIES: Final = 4
 """Where there are no more, no resident makes way in one: that would cost more than all the rest."""
 
 
-class Scope(enum.Enum):
+class Needed(enum.Enum):
     """The part of some residents that has to leave."""
 
     ONE = "one of "
@@ -48,7 +48,7 @@ class Departure(Struct, frozen=True):
     """Residents without whom a container has a place: tried, on a copy of the ledger."""
 
     containers: Sequence[Container]
-    scope: Scope
+    scope: Needed
 
     @property
     def text(self) -> str:
@@ -127,7 +127,7 @@ class DepartureSearch:
         blockers = self._spared(self._judgement.blockers())
         if self._is_much or len(blockers) > OWNERS_MAX:
             is_enough = blockers and self._is_room_without(blockers)
-            return Departure(blockers, Scope.SOME) if is_enough else None
+            return Departure(blockers, Needed.SOME) if is_enough else None
         together = self._together(blockers)
         if not together:
             return None
@@ -136,9 +136,9 @@ class DepartureSearch:
             if len(found) < _ALTERNATIVES_MAX and self._is_room_without((one,)):
                 found.append(one)
         if found:
-            return Departure(found, Scope.ONE)
+            return Departure(found, Needed.ONE)
         needed = self._needed(together)
-        return Departure(needed, Scope.ALL if self._is_sure else Scope.SOME)
+        return Departure(needed, Needed.ALL if self._is_sure else Needed.SOME)
 
     def _spared(self, containers: Iterable[Container]) -> Sequence[Container]:
         """The containers that may leave: the refused one does not have to be with them."""
