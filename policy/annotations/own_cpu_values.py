@@ -44,12 +44,17 @@ def parse_exclusive(text: str) -> int:
 
 def parse_hidden_threads(text: str) -> HiddenThreads:
     """The threads to leave idle: a boolean, or `whole-cores`."""
-    if text.strip().lower() == _WHOLE_CORES:
+    if is_whole_cores(text):
         return HiddenThreads.WHOLE_CORES
     try:
         return HiddenThreads.OWN if parse_bool(text) else HiddenThreads.NONE
     except TextError as error:
         raise TextError(error.what, "write 'true', 'false' or 'whole-cores'") from error
+
+
+def is_whole_cores(text: str) -> bool:
+    """Whether a container wants whole cores, by the text about the threads it leaves idle."""
+    return text.strip().lower() == _WHOLE_CORES
 
 
 def parse_idle_level(text: str) -> Level:

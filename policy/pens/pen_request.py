@@ -12,7 +12,7 @@ from .pen_name import PenName
 def pen_request(name: PenName, container: Container, classifier: Classifier) -> Request:
     """The request of a pen: what a container asks for that has the resources of the whole pen."""
     # What one container wants for itself is no wish of the pen.
-    container = replace(container, pod=without_own_cpus(container.pod))
+    container = without_own_cpus(container)
     if name.is_group:
         # Half a cpu of a Guaranteed container is a cpu of the group's own.
         size = container.resources

@@ -5,15 +5,14 @@ pod. Unless `on-unsatisfiable` says otherwise, a container then gets what it wou
 the annotation, and is told so.
 """
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from ....topology.model.machine import Machine
-from ...annotations.annotations import effective
-from ...annotations.own_cpu_values import AS_REQUESTED
+from ...annotations.annotations import Scope, effective
+from ...annotations.own_cpu_values import AS_REQUESTED, is_whole_cores
 from ...annotations.preferences import Preferences
 from ...configuration.config import Config, OnUnsatisfiable
-from ...model.container import Container, Pod
+from ...model.container import Container
 from ...model.cpu_preference import SmtPreference
 from ...model.grant import Grant
 from ...model.request import CpuType, Isolation, Request
@@ -40,12 +39,21 @@ def wants_own_cpus(container: Container) -> bool:
     return effective(container.pod.annotations, EXCLUSIVE_KEY, container.name) is not None
 
 
-def without_own_cpus(pod: Pod) -> Pod:
-    """The pod without annotations that want cpus for single containers of it."""
+def without_own_cpus(container: Container) -> Container:
+    """The container without annotations that want cpus, or whole cores, for single ones of a pod.
+
+    Whole cores for all of a pod's containers stay: they are for the pod as well.
+    """
+    pod = container.pod
     kept = {
         key: text for key, text in pod.annotations.items() if key.partition(".")[0] != EXCLUSIVE_KEY
     }
-    return pod if len(kept) == len(pod.annotations) else structs.replace(pod, annotations=kept)
+    hidden = effective(pod.annotations, HIDE_KEY, container.name) if kept else None
+    if hidden is not None and hidden.scope is Scope.CONTAINER and is_whole_cores(hidden.value):
+        kept.pop(hidden.key, None)
+    if len(kept) == len(pod.annotations):
+        return container
+    return replace(container, pod=replace(pod, annotations=kept))
 
 
 def with_own_cpus(

@@ -412,6 +412,18 @@ def test_a_pod_does_not_shrink_below_what_its_containers_have_for_themselves() -
     assert len(CpuSet.parse(node.cpus(one, "a"))) == 1
 
 
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_whole_cores_for_one_container_are_no_more_cpus_for_its_pod(order: str) -> None:
+    node = Node("socket:1 core:8 thread:2 mem:8G")
+    one = pod(whole(3), wish="hide-hyperthreads.resource-policy.nri.io/container.a=whole-cores")
+    one = replace(one, annotations={**one.annotations, "pod-pool.pinfold.dev": "true"})
+    node.create(*(container(one, name) for name in order))
+    assert node.taken == 3
+    assert not isinstance(node.engine.resize_pod(one, whole(2)), Refusal)
+    assert node.taken == 2
+    assert node.engine.resize_pod(one, whole(2)) == ()
+
+
 def test_shared_containers_make_room_for_the_rest_of_a_pod() -> None:
     """Four NUMA nodes of two cpus: shares keep whole cpus there, and only two can be had."""
     node, one = Node("socket:1 numa:4 core:2 mem:4G"), pod(whole(4))
