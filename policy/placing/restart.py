@@ -50,6 +50,8 @@ class RestartPlacer:
         placer = self._placer
         found = None if last is None else self._again(request, last.grant, judgement)
         placement = found or placer.plan(request, weights, judgement)
+        if last is not None and found is None and isinstance(placement, Placement):
+            placement = self._again_short(request, last.grant, judgement, placement)
         if last is not None and isinstance(placement, Failure):
             placement = self.plan_back(request, last, judgement, placement)
         if runs and judgement is not None and isinstance(placement, Failure):
@@ -99,6 +101,17 @@ class RestartPlacer:
         # Of rules that keep containers apart those are left that do not bind it.
         broken = tuple(one for one in told if one.closed_pools or one.blockers)
         return replace(placement, broken=broken)
+
+    def _again_short(
+        self, request: Request, held: Grant, judgement: Judgement | None, found: Placement
+    ) -> Placement:
+        """The grant that a container held where it is as short of its wish as the one `found`."""
+        count = len(found.booking.grant.exclusive)
+        if count < request.exclusive:
+            for less in request.wishes[1:]:
+                if less.exclusive == count:
+                    return self._again(less, held, judgement) or found
+        return found
 
     def _kept(self, placement: Placement, judgement: Judgement, cpus: int) -> Placement:
         """A place on these cpus, which may grow, and others to it, where no rule breaks by that."""

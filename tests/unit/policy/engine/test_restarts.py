@@ -63,6 +63,21 @@ def test_a_restart_finds_its_place_again(engine: Engine) -> None:
     engine.check()
 
 
+def test_who_has_less_than_it_wants_finds_its_place_again() -> None:
+    engine = Engine(MACHINE, Config())
+    first = annotated(container("it", 2000), "exclusive", "8")
+    engine.create(container("other", 3000))
+    engine.create(first)
+    held = engine.grants[first.id].exclusive
+    engine.remove(ContainerId("other-0"))
+    engine.stop(first.id)
+    again = replace(first, id=ContainerId("it-1"))
+    assert engine.create(again).decided_by == RESTARTED
+    assert engine.grants[again.id].exclusive == held
+    assert len(held) == 2
+    engine.check()
+
+
 def test_nobody_else_has_it(engine: Engine) -> None:
     assert engine.create(container("another", 2000)).decided_by != "restarted"
 
