@@ -308,6 +308,7 @@ class NodeWalk(KindsWalk):
         `seized`: the cpus that who began meanwhile has. `pods`: those of which somebody did;
         `entered`: pens into which somebody came, as another pool may have room for all.
         """
+        taken = seized | self.taken_anew(before, now, seized)
         for key, was in before.grants.items():
             told = before.pinnings[key].cpus
             if key not in now.grants or self.running[key].pod.id in pods or told is None:
@@ -322,13 +323,28 @@ class NodeWalk(KindsWalk):
                 continue
             room, after = now.room.grantable_milli[held.pool_id], now.pinnings[key].cpus
             is_room = not held.shared_milli or room >= held.shared_milli
-            left = told.mask & ~seized
+            left = told.mask & ~(seized if held.shared_milli else taken)
+            if not left:
+                # It asks for nothing, and others were placed anew on all that it had.
+                continue
             if held.hide_hyperthreads or was.hide_hyperthreads:
                 # Of a core of which it has a thread it may be shown another one.
                 left = sum(one.mask for one in self.machine.cores if one.mask & left)
             # Where one that is placed needs its room, it is lifted to a wider pool on the same.
             stays = after is None or after.mask & left
             assert stays or not is_room, f"{key} was on {told} in {pool.name}"
+
+    def taken_anew(self, before: Snapshot, now: Snapshot, seized: int) -> int:
+        """The cpus that who shared seized ones, and cannot any more, has for itself instead."""
+        held = {**before.grants, **before.pens}
+        members = {one.pen: key for key, one in before.grants.items() if one.pen is not None}
+        taken = 0
+        for key, one in {**now.grants, **now.pens}.items():
+            told = before.pinnings.get(members.get(key, key), Pinning()).cpus
+            is_driven = key in held and not held[key].exclusive
+            if is_driven and told is not None and told.mask & seized:
+                taken |= one.exclusive.mask
+        return taken
 
     def runs_anywhere(self) -> CpuSet | None:
         """Cpus of a container that began while nobody looked."""
