@@ -84,6 +84,10 @@ def adopt_pen(
         return list(penned.containers)
     request = penning.sizes.request_of(penned.name, pinned[0], penned.containers)
     pen = _pen(request, pinned, known, penned.others, books)
+    if pen is None and not known:
+        # One that began where no pen can be was pinned by nobody: it moves none of the others.
+        pinned = [one for one in pinned if _pen(request, [one], known, penned.others, books)]
+        pen = _pen(request, pinned, known, penned.others, books) if pinned else None
     if pen is None:
         return list(penned.containers)
     zone = books.adopt_memory(request, pen, _mems(pinned, roster, books) or None)

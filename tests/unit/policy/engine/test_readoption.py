@@ -478,8 +478,11 @@ def test_a_claim_keeps_its_cpus_to_which_another_one_could_grow(claimed: int) ->
     again.check()
 
 
+@pytest.mark.parametrize("is_remembered", [True, False])
 @pytest.mark.parametrize("qos", [QosClass.GUARANTEED, QosClass.BURSTABLE])
-def test_a_container_that_began_on_all_cpus_moves_nobody_of_its_pod(qos: QosClass) -> None:
+def test_a_container_that_began_on_all_cpus_moves_nobody_of_its_pod(
+    qos: QosClass, is_remembered: bool
+) -> None:
     """It restarted, and nobody pinned it: the daemon was away."""
     engine = Engine(NODES, CONFIG)
     one = running("one", 1000, annotations=POD_POOL)
@@ -492,13 +495,45 @@ def test_a_container_that_began_on_all_cpus_moves_nobody_of_its_pod(qos: QosClas
     before = engine.snapshot()
     again = Engine(NODES, CONFIG)
     listed = [*before.running(), replace(third, cpus=CpuSet.parse("0-15"))]
-    synchronized = again.synchronize(listed, before.advice())
+    advice = before.advice() if is_remembered else dict[ContainerId, Advice]()
+    synchronized = again.synchronize(listed, advice)
     assert again.snapshot().pens == before.pens
     assert [again.pinning(each.id) for each in (one, other)] == [
         before.pinnings[each.id] for each in (one, other)
     ]
     assert again.grants[third.id].pen == before.grants[one.id].pen
     assert [each.container_id for each in synchronized.changes] == [third.id]
+    again.check()
+
+
+@pytest.mark.parametrize("began_on", ["0-15", "1-15", "8-12"])
+@pytest.mark.parametrize("qos", [QosClass.GUARANTEED, QosClass.BURSTABLE])
+def test_a_container_that_began_on_anothers_cpus_moves_nobody_of_its_group(
+    qos: QosClass, began_on: str
+) -> None:
+    """Nothing is remembered of any of them."""
+    engine = Engine(NODES, CONFIG)
+    one = running("one", 1000, annotations={"group.pinfold.dev/pod": "web"})
+    one = replace(one, pod=replace(one.pod, qos=qos))
+    other, third = (replace(one, id=ContainerId(name), name=name) for name in ("other", "third"))
+    gone, owner = running("gone", 2000), running("owner", 1000)
+    for each in (gone, one, other, owner):
+        engine.create(each)
+    engine.remove(gone.id)
+    before, again = engine.snapshot(), Engine(NODES, CONFIG)
+    assert str(before.pinnings[owner.id].cpus) == "12"
+    listed = [*before.running(), replace(third, cpus=CpuSet.parse(began_on))]
+    synchronized = again.synchronize(listed, {})
+    for each in (one, other):
+        told, had = again.pinning(each.id), before.pinnings[each.id]
+        assert told is not None
+        assert had.cpus is not None
+        assert told.cpus is not None
+        # A group of its own cpus is larger by that container, which has come to it.
+        assert had.cpus <= told.cpus
+        assert told.mems == had.mems
+    assert again.grants[third.id].pen == before.grants[one.id].pen
+    assert owner.id not in {each.container_id for each in synchronized.changes}
     again.check()
 
 
