@@ -16,7 +16,7 @@ from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant, PoolId
 from .judging.judgement import Judgement
-from .judging.restriction import TOLD_MAX, Restriction
+from .judging.restriction import Restriction, wants_text
 from .openings.narrowing import standing_cpus
 
 
@@ -121,16 +121,14 @@ def rules_text(judgements: Iterable[Judgement], cpus: int, pool_id: PoolId, book
     """The rules that hold on these cpus and keep residents from others, for people; or empty."""
     free = books.ledger.free_sharable[-1]
     rules = (one for judgement in judgements for one in judgement.restrictions())
-    found = [
-        f"{one.name}: wanted {one.wanted}"
-        for one in rules
-        if not one.is_broken_by(cpus, pool_id)
-        and (one.closed_pools or one.choices or one.forbidden & free)
-    ]
-    found = list(dict.fromkeys(found))
-    if len(found) > TOLD_MAX:
-        found[TOLD_MAX:] = [f"and {len(found) - TOLD_MAX} more rules"]
-    return "; ".join(found)
+    return wants_text(
+        [
+            one
+            for one in rules
+            if not one.is_broken_by(cpus, pool_id)
+            and (one.closed_pools or one.choices or one.forbidden & free)
+        ]
+    )
 
 
 def closed_pools(

@@ -25,6 +25,7 @@ from .judging.judgement import Judgement
 from .judging.restriction import Restriction
 from .lineup import Lineup
 from .nearby import Nearby
+from .openings.objections import unnamed_rules
 from .place_finder import ChosenPlace, PlaceFinder
 from .pool_choice import Chooser, Facts
 
@@ -115,8 +116,11 @@ class Placer:
             failure = Failure(refusal=refusal, lineup=choice)
             if judgement is None:
                 return failure
+            told = unnamed_rules(judgement.insisting(), self._tree, refusal.reason)
             departure = self._departure(request, facts, judgement)
-            return failure if departure is None else failure.because_of(departure.text)
+            return failure.because_of(
+                *([f"besides, {told}"] if told else []), *([departure.text] if departure else [])
+            )
         offer = memory.offer(choice.pool_id)
         grant = grant_of(request, choice.pool_id, choice.exclusive, choice.isolated, offer)
         broken: tuple[Restriction, ...] = ()

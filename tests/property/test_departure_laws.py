@@ -1,4 +1,4 @@
-"""Who could make room as a law: once those that a refusal names have left, there is room."""
+"""Laws of refusals: once those that one names have left there is room, and it names its rules."""
 
 import os
 import re
@@ -26,7 +26,7 @@ class World(laws.World):
 
     def __init__(self, machine: Machine, seed: int) -> None:
         super().__init__(machine, seed)
-        self.verified = {"create": 0, "resize": 0, "all": 0}
+        self.verified = {"create": 0, "resize": 0, "all": 0, "rules": 0}
 
     def new_pod(self) -> laws.Pod:
         self.pod = super().new_pod()
@@ -38,6 +38,12 @@ class World(laws.World):
         name, _, milli = rest.partition(" ")
         if kind not in ("create", "resize") or not isinstance(result, Refusal):
             return
+        for rule in self.pod.rules if kind == "create" and self.pod.fails else ():
+            if self.keeps_from_some(rule):
+                what = "anti-affinity" if rule.is_anti else "affinity"
+                name = f"{what} at {rule.level} to app={rule.app} "
+                assert re.search(f"(?<!-){name}", result.reason), (name, result.reason)
+                self.verified["rules"] += 1
         found = TOLD.search(result.reason)
         assert (found is None) == ("to make room" not in result.reason), result.reason
         if found is None or found[3]:
@@ -57,6 +63,21 @@ class World(laws.World):
             is_room = self.is_room_without(others, kind, name, milli)
             assert is_room is not True, f"{one.id} could stay"
             self.verified["all"] += 1
+
+    def keeps_from_some(self, rule: laws.Rule) -> bool:
+        """Whether a rule of the newest pod leaves it fewer cpus than there are."""
+        matches = self.matches(self.pod, rule)
+        if not matches:
+            return not rule.is_anti and rule.app != self.pod.app
+        usable = frozenset(self.engine.supply.usable)
+        cpus = frozenset[int]().union(*(self.cpus(one.container) for one in matches))
+        domains = laws.touched(self.machine, rule.level, cpus)
+        if rule.is_anti:
+            return any(one & usable for one in domains)
+        wanted = max(-(-self.pod.container.resources.cpu_request_milli // 1000), 1)
+        if any(len(one & usable) >= wanted for one in laws.groups(self.machine, rule.level)):
+            return any(usable - one for one in domains)
+        return bool(usable.difference(*domains))
 
     def is_room_without(
         self, leaving: Sequence[Container], kind: str, name: str, milli: str
@@ -95,6 +116,8 @@ def test_who_is_named_makes_room_by_leaving(seed: int) -> None:
     walked(seed)
 
 
-@pytest.mark.parametrize(("seed", "kind"), [(3, "create"), (10, "resize"), (9, "all")])
+@pytest.mark.parametrize(
+    ("seed", "kind"), [(3, "create"), (10, "resize"), (9, "all"), (3, "rules")]
+)
 def test_some_are_named(seed: int, kind: str) -> None:
     assert walked(seed)[kind]

@@ -107,6 +107,16 @@ class Restriction(Struct, frozen=True, kw_only=True):
         return Dropped(self.name, self.wanted, available)
 
 
+def wants_text(rules: Sequence[Restriction], more: int = 0) -> str:
+    """The first of some rules, and what they want, for people; empty without any.
+
+    `more`: so many rules are not among them.
+    """
+    found = list(dict.fromkeys([f"{one.name}: wanted {one.wanted}" for one in rules]))
+    more += len(found[TOLD_MAX:])
+    return "; ".join(found[:TOLD_MAX] + ([f"and {more} more rules"] if more else []))
+
+
 def in_the_way(rules: Iterable[Restriction]) -> Iterable[Sequence[Container]]:
     """The containers in the way of some rules, once where the same are in the way of several."""
     return {id(one.blockers): one.blockers for one in rules if one.blockers}.values()

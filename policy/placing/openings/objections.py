@@ -14,9 +14,13 @@ from ...pools.pool_tree import PoolTree
 from ...rules.pulls import Pulls
 from ..judging.barrier import Barrier
 from ..judging.judgement import Judgement
-from ..judging.restriction import Restriction
+from ..judging.restriction import TOLD_MAX, Restriction, wants_text
 
 _NARROWER: Final = "a narrower pool has all cpus that its rules leave"
+_READ_MAX: Final = 4 * TOLD_MAX
+"""So many rules are looked for in a reason that may be long."""
+_NAMED: Final = (": {}: ", "({}; ", "({})", "; {})")
+"""A rule by its name in an objection, alone or with another one."""
 
 
 class Objections(Mapping[int, Dropped]):
@@ -80,3 +84,24 @@ class ObjectionWording(Struct, frozen=True, kw_only=True):
         # Some of these are others', or all of them are too few.
         available = f"too little on {CpuSet(inside)}" if inside else "none"
         return Dropped(f"cpus where rules hold ({name})", self.request.describe(), available)
+
+
+def unnamed_rules(judgement: Judgement, tree: PoolTree, reason: str) -> str:
+    """The rules that keep a newcomer from some cpus and that a reason does not name, for people.
+
+    A pool that lacks cpus anyway is dropped for that: where all do, no rule is named.
+    """
+    usable = (tree.root.sharable | tree.root.isolated).mask
+    rules = [one for one in judgement.restrictions() if _keeps_from_some(one, usable)]
+    unnamed = [one for one in rules[:_READ_MAX] if not _is_named(one.name, reason)]
+    return wants_text(unnamed, len(rules[_READ_MAX:]))
+
+
+def _is_named(name: str, reason: str) -> bool:
+    return any([form.format(name) in reason for form in _NAMED])
+
+
+def _keeps_from_some(rule: Restriction, usable: int) -> bool:
+    if rule.closed_pools or rule.forbidden & usable:
+        return True
+    return any([usable & ~domain for domain in rule.choices])

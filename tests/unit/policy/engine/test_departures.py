@@ -130,6 +130,131 @@ def test_a_refusal_names_those_without_whom_there_is_room(
     assert bool(found) == bool(told)
 
 
+OF_IT = "(affinity.pinfold.dev/pod:1) of default/it/main"
+
+
+def spread(app: str) -> dict[str, Any]:
+    """As many pods of an app in each NUMA node, but for one."""
+    selector = {"matchLabels": {"app": app}}
+    rule = {"maxSkew": 1, "topologyKey": "numa", "whenUnsatisfiable": "DoNotSchedule"}
+    return {"topologySpread": [{**rule, "labelSelector": selector}]}
+
+
+@pytest.mark.parametrize(
+    ("residents", "newcomer", "told"),
+    [
+        pytest.param(
+            (FRIEND, SMALL, OTHER, AWAY),
+            container_of("it", 1, near(term("numa", "friend"))),
+            f"affinity at numa to app=friend {OF_IT}: "
+            "wanted cpus of a NUMA node with default/friend/main"
+            f"{MAKE_ROOM}one of default/other/main, default/small/main",
+            id="whom it must be with",
+        ),
+        pytest.param(
+            (container_of("friend", 4, annotations=HERE), AWAY),
+            container_of("it", 1, near(term("numa", "friend"))),
+            f"affinity at numa to app=friend {OF_IT}: "
+            "wanted cpus of a NUMA node with default/friend/main",
+            id="whom it must be with, who fills all by itself",
+        ),
+        pytest.param(
+            (FRIEND, SMALL, OTHER, AWAY),
+            container_of("it", 1, apart(term("numa", "small"))),
+            f"anti-affinity at numa to app=small {OF_IT}: "
+            "wanted a NUMA node without default/small/main"
+            f"{MAKE_ROOM}one of default/small/main, default/away/main",
+            id="whom it must be apart from",
+        ),
+        pytest.param(
+            (
+                container_of("shy", 2, apart(term("numa", "it")), annotations=HERE),
+                container_of("friend", 2, annotations=HERE),
+                AWAY,
+            ),
+            container_of("it", 1),
+            "anti-affinity at numa to app=it (affinity.pinfold.dev/pod:1) of default/shy/main: "
+            "wanted a NUMA node without default/shy/main"
+            f"{MAKE_ROOM}one of default/shy/main, default/away/main",
+            id="who must be apart from it",
+        ),
+        pytest.param(
+            (
+                container_of("x1", 1, app="x", annotations=THERE),
+                FRIEND,
+                SMALL,
+                OTHER,
+                container_of("away", 2, annotations=THERE),
+            ),
+            container_of("it", 1, spread("x"), app="x"),
+            f"spread over numa, at most 1 apart: app=x {OF_IT}: "
+            "wanted a NUMA node with at most 0 of them, as of cpus 0-3"
+            f"{MAKE_ROOM}one of default/other/main, default/small/main, default/friend/main",
+            id="how it must be spread",
+        ),
+        pytest.param(
+            (FRIEND, SMALL, OTHER, AWAY),
+            container_of("it", 1, annotations=HERE),
+            "pool-name 'NUMA node #0' of default/it/main: wanted pool NUMA node #0"
+            f"{MAKE_ROOM}one of default/other/main, default/small/main, default/friend/main",
+            id="the pool that it names",
+        ),
+        pytest.param(
+            (FRIEND, SMALL, OTHER, AWAY),
+            container_of("it", 1, near(term("socket", "friend"))),
+            "",
+            id="no rule that leaves it everything",
+        ),
+        pytest.param(
+            (FRIEND, SMALL, OTHER, AWAY),
+            container_of("it", 1, apart(term("numa", "nobody"))),
+            "",
+            id="no rule that is about nobody",
+        ),
+    ],
+)
+def test_where_every_pool_is_full_a_refusal_names_the_rules_too(
+    residents: Sequence[Container], newcomer: Container, told: str
+) -> None:
+    engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
+    for one in residents:
+        placed(engine, one)
+    said = reason(engine.create(newcomer))
+    assert "NUMA node #1, NUMA node #0: exclusive CPUs: wanted " in said
+    rules = said.partition(" — besides, ")[2]
+    assert rules == told
+
+
+def test_a_rule_is_named_beside_another_one_that_has_its_name_at_the_end() -> None:
+    engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
+    for one in (FRIEND, container_of("friend2", 1, app="friend", annotations=THERE)):
+        placed(engine, one)
+    both = {**near(term("numa", "friend")), **apart(term("numa", "friend"))}
+    said = reason(engine.create(container_of("it", 1, both)))
+    assert f": anti-affinity at numa to app=friend {OF_IT}: wanted " in said
+    assert f" — besides, affinity at numa to app=friend {OF_IT}: wanted " in said
+
+
+def test_of_rules_that_give_way_none_is_named_where_every_pool_is_full() -> None:
+    engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="degrade")
+    for one in (FRIEND, SMALL, OTHER, AWAY):
+        placed(engine, one)
+    rules = apart(term("numa", "small"))
+    assert "besides" not in reason(engine.create(container_of("it", 1, rules)))
+
+
+def test_of_many_rules_the_first_are_named_where_every_pool_is_full() -> None:
+    engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
+    for one in (FRIEND, SMALL, AWAY):
+        placed(engine, one)
+    for number in range(20):
+        rules = apart(term("numa", "it"))
+        placed(engine, container_of(f"shy{number}", 0.001, rules, annotations=HERE))
+    said = reason(engine.create(container_of("it", 1)))
+    assert said.count("wanted a NUMA node without default/shy") == 16
+    assert "; and 4 more rules — to make room" in said
+
+
 def test_a_refusal_on_the_reserved_cpus_names_who_is_in_the_way_there() -> None:
     engine: Engine = engine_of(NODES, "cpuset:3,7")
     system = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
