@@ -11,10 +11,11 @@ from ..model.grant import Grant, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import Request
 from ..placing.classifier import Classified
+from ..placing.departures import Needed
 from ..placing.growth import allowed_cpus, held_back, kept_in
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
-from ..placing.judging.restriction import TOLD_MAX, Restriction, names_text
+from ..placing.judging.restriction import TOLD_MAX, Restriction
 from ..placing.judging.scene import Scene
 from ..placing.placer import Failure
 
@@ -105,7 +106,8 @@ def kept_from(
     reason = f"its pen {what} on cpus {CpuSet(cpus)}: {'; '.join(told)}"
     if all(one.blockers for one in broken):
         others = {other.id: other for one in broken for other in one.blockers}
-        reason = f"{reason} — for that to hold, stop or move {names_text(tuple(others.values()))}"
+        named = Needed.ALL.text(tuple(others.values()))
+        reason = f"{reason} — for that to hold, stop or move {named}"
     return Failure(refusal=Refusal(reason=reason))
 
 

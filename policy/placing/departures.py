@@ -43,6 +43,10 @@ class Needed(enum.Enum):
     SOME = "some of "
     """At most all of them: whether fewer are enough was not tried."""
 
+    def text(self, containers: Sequence[Container]) -> str:
+        """Part of these residents, for people."""
+        return f"{self.value if len(containers) > 1 else ''}{names_text(containers)}"
+
 
 class Departure(Struct, frozen=True):
     """Residents without whom a container has a place: tried, on a copy of the ledger."""
@@ -53,8 +57,7 @@ class Departure(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The advice for people."""
-        of = self.scope.value if len(self.containers) > 1 else ""
-        return f"to make room, stop or move {of}{names_text(self.containers)}"
+        return f"to make room, stop or move {self.scope.text(self.containers)}"
 
 
 class _Filler(NamedTuple):

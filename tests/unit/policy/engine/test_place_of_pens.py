@@ -173,6 +173,23 @@ def group_beside(strangers: int, meek: int) -> str:
     return reason(engine.create(container_of("second", 1, annotations=told)))
 
 
+def test_all_who_are_in_the_way_of_rules_at_a_pen_must_leave_it() -> None:
+    engine = engine_of(NODES)
+    there = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+    told = {"group.pinfold.dev/pod": "front"}
+    placed(engine, container_of("first", 1, annotations={**told, **there}))
+    others = [container_of(name, 1, annotations=there, app="other") for name in ("a", "b")]
+    for one in others:
+        placed(engine, one)
+    rules = apart(term("numa", "other"))
+    second = container_of("second", 1, rules, fails=True, annotations=told)
+    for names in ("all of default/a/main, default/b/main", "default/b/main"):
+        assert reason(engine.create(second)).endswith(f" — for that to hold, stop or move {names}")
+        engine.remove(second.id)
+        engine.remove(others.pop(0).id)
+    placed(engine, second)
+
+
 def test_one_rule_that_insists_is_not_overlooked_among_hundreds_that_do_not() -> None:
     told = group_beside(301, meek=300)
     assert told.endswith(" — for that to hold, stop or move default/stranger300/main")
