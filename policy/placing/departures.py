@@ -1,7 +1,7 @@
 """Departures: residents whose leaving would make room for a container that its rules refuse."""
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from copy import copy
 from functools import reduce
 from typing import Final, NamedTuple
@@ -69,6 +69,15 @@ class _Filler(NamedTuple):
     container: Container
 
 
+class _Trial(enum.Enum):
+    """End of a trial."""
+
+    ROOM = "room"
+    NONE = "none"
+    SURELY_NONE = "surely none"
+    """The node itself would find none, either."""
+
+
 class _Freed(NamedTuple):
     """What is left to others once residents have left."""
 
@@ -115,8 +124,8 @@ class DepartureSearch:
         self._is_much = judgement.effort > _EFFORT_MAX
         self._tries = max(2, min(_TRIES_MAX, _LOOKS_MAX // self._looks()))
         self._is_few = self._tries <= _FEW_TRIES
-        self._is_sure = True
-        """Whether each trial that found no room would end so on the node, too."""
+        self._trials = {frozenset[ContainerId](): _Trial.SURELY_NONE}
+        """Ends of trials, by the residents that left."""
 
     def _looks(self) -> int:
         """How many pools, or domains of the narrowest level of a rule, one trial looks at."""
@@ -141,7 +150,7 @@ class DepartureSearch:
         if found:
             return Departure(found, Needed.ONE)
         needed = self._needed(together)
-        return Departure(needed, Needed.ALL if self._is_sure else Needed.SOME)
+        return Departure(needed, Needed.ALL if self._is_each_needed(needed) else Needed.SOME)
 
     def _spared(self, containers: Iterable[Container]) -> Sequence[Container]:
         """The containers that may leave: the refused one does not have to be with them."""
@@ -214,19 +223,28 @@ class DepartureSearch:
                     needed = others
                 else:
                     start += size
-            self._is_sure &= start >= len(needed)
             if size > 1 or len(needed) == count:
                 size //= 2
-        self._is_sure &= not size
         return needed
+
+    def _is_each_needed(self, needed: Sequence[Container]) -> bool:
+        """Whether without any one of these the others were tried, and are surely not enough."""
+        ids = frozenset([one.id for one in needed])
+        return all(self._trials.get(ids - {one}) is _Trial.SURELY_NONE for one in ids)
 
     def _is_room_without(self, leaving: Sequence[Container]) -> bool:
         """Whether the container has a place once these have left; not after the last trial."""
-        books, ids, everybody = self._books, {one.id for one in leaving}, self._judgement
-        if not self._tries or (everybody.counted and self._may_make_uneven(ids)):
-            self._is_sure = False
-            return False
-        self._tries -= 1
+        ids = frozenset([one.id for one in leaving])
+        found = self._trials.get(ids)
+        if found is None:
+            if not self._tries or (self._judgement.counted and self._may_make_uneven(ids)):
+                return False
+            self._tries -= 1
+            found = self._trials[ids] = self._trial(leaving, ids)
+        return found is _Trial.ROOM
+
+    def _trial(self, leaving: Sequence[Container], ids: Set[ContainerId]) -> _Trial:
+        books, everybody = self._books, self._judgement
         after = copy(books)
         if len(leaving) <= OWNERS_MAX:
             # The cpus that containers were told remain those of before: see `_gained`.
@@ -238,13 +256,14 @@ class DepartureSearch:
         rules = self._without(everybody, ids, freed)
         # Else it depends on what others do first.
         is_quiet = not any(self._gained(one, freed) for one in rules.kept_apart())
-        has_room = self._has_room(after, rules, is_quiet and not (self._is_much or self._is_few))
+        if self._has_room(after, rules, is_quiet and not (self._is_much or self._is_few)):
+            return _Trial.ROOM
         # Whom somebody must be near may make way once that one is gone.
         rules_gone = [rule for one in ids for rule in books.standing.of(one).required]
         is_sure = is_quiet and not self._is_few and all(one.is_anti for one in rules_gone)
         # Whoever was narrowed has more, or is narrowed otherwise, once others have left.
-        self._is_sure &= has_room or (is_sure and not books.ledger.narrowed.ids)
-        return has_room
+        is_sure &= not books.ledger.narrowed.ids
+        return _Trial.SURELY_NONE if is_sure else _Trial.NONE
 
     def _without(
         self, rules: Judgement, leaving: Collection[ContainerId], freed: _Freed

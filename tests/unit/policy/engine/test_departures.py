@@ -57,6 +57,22 @@ FAR = container_of("far", 1, annotations=THERE)
             id="both where one leaves too little",
         ),
         pytest.param(
+            (
+                FRIEND,
+                SMALL,
+                OTHER,
+                container_of("clings", 1, near(term("socket", "friend")), annotations=THERE),
+            ),
+            container_of(
+                "it",
+                2,
+                {**near(term("numa", "friend")), **apart(term("core", "clings"))},
+                fails=True,
+            ),
+            "all of default/small/main, default/other/main",
+            id="both, whatever comes of it when somebody else leaves",
+        ),
+        pytest.param(
             (FRIEND, SHARER),
             container_of("it", 1, near(term("numa", "friend")), fails=True),
             "default/sharer/main",
