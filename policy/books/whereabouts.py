@@ -17,6 +17,8 @@ from .books import Books
 
 _FEW: Final = 64
 """So many containers are looked at one by one, for all questions together."""
+_FEW_PARTS: Final = 2
+"""Without so many parts of a set the others are looked at for each."""
 
 
 class Whereabouts:
@@ -123,6 +125,31 @@ class Whereabouts:
         if mask is None:
             mask = self._cpus[places] = self._cpus_on(places)
         return mask
+
+    def cpus_without_each(self, places: int, parts: Sequence[int]) -> Sequence[int]:
+        """Masks of the cpus on which a set runs without each of some parts, mostly of one.
+
+        O(set + parts), but O(set) for each part of several containers.
+        """
+        if len(parts) <= _FEW_PARTS:
+            return [self.cpus(places & ~part) for part in parts]
+        everyone, once, found = self.cpus(places), self._once(places), list[int]()
+        for part in parts:
+            if part & (part - 1):
+                found.append(self.cpus(places & ~part))
+            else:
+                alone = once & self._by_place[part.bit_length() - 1] if part else 0
+                found.append(everyone & ~alone)
+        return found
+
+    def _once(self, places: int) -> int:
+        """A mask of the cpus on which exactly one container of a set runs."""
+        some: Iterable[int] = compress(self._by_place, selectors(places))
+        found = more = 0
+        for cpus in some:
+            more |= found & cpus
+            found |= cpus
+        return found & ~more
 
     def exclusive(self, places: int) -> int:
         """A mask of the cpus that containers of a set, or their pens, have for themselves.

@@ -38,12 +38,17 @@ def needed_parts(container: Container, grant: Grant, books: Books) -> Sequence[i
             looks -= 1
             continue
         looks -= len(owners)
-        for owner in owners:
-            mates = instances(residents, owner)
-            if mates & place:
-                continue
-            elsewhere = whereabouts.cpus(places & ~(place | mates)) | shared
-            alone = books.reach(owner.id) & ~domains.covering(term.level, elsewhere)
+        # In other domains it needs nothing of this container.
+        around = domains.covering(term.level, own)
+        others = whereabouts.on(around, places & ~place)
+        mates = [(owner, instances(residents, owner)) for owner in owners]
+        mates = [(owner, some) for owner, some in mates if not some & place]
+        reaches = books.reaches([owner.id for owner, _ in mates])
+        parts = [(reach & around, some) for reach, (_, some) in zip(reaches, mates, strict=True)]
+        parts = [(reach, some & others) for reach, some in parts if reach]
+        without = whereabouts.cpus_without_each(others, [some for _, some in parts])
+        for (reach, _), elsewhere in zip(parts, without, strict=True):
+            alone = reach & ~domains.covering(term.level, elsewhere | shared)
             needed = domains.covering(term.level, alone) & own
             found.update(dict.fromkeys(domains.parts(term.level, needed)))
     return tuple(found)

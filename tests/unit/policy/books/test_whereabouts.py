@@ -46,6 +46,19 @@ def test_very_many_are_where_each_of_them_is() -> None:
             assert whereabouts.on(cpus, places) == reduce(int.__or__, near, 0)
 
 
+def test_without_a_few_each_the_others_are_where_all_of_them_together_are() -> None:
+    books, everyone = _crowd()
+    residents, chance = books.affinity.residents, random.Random(2)
+    whereabouts = Whereabouts(books)
+    for count in (0, 1, 2, 3, 30, 70):
+        some = [residents.place(one.id) for one in everyone if chance.random() < 0.7]
+        places = reduce(int.__or__, some)
+        parts = [chance.choice(some) for _ in range(count)]
+        parts += [chance.choice(some) | chance.choice(some) for _ in parts[::5]] + [0] * (count > 9)
+        expected = [whereabouts.cpus(places & ~part) for part in parts]
+        assert list(whereabouts.cpus_without_each(places, parts)) == expected
+
+
 def _crowd() -> tuple[Books, list[Container]]:
     """Some have cpus of their own, some share a pool's, and some are there and hold nothing."""
     books = Books(machine_from_spec("socket:2 numa:2 l3:2 core:8 thread:2 mem:1G"), Config())

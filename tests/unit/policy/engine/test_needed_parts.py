@@ -1,9 +1,11 @@
 """Who gives up cpus keeps those on which others must be with it."""
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Resources
+from tests.unit.counted_calls import called_modules
 from tests.unit.policy.engine.ruled_pods import (
     GIB,
     container_of,
@@ -79,6 +81,22 @@ def test_many_owners_of_a_rule_about_somebody_else_change_nothing() -> None:
     owner = container_of("owner", 1, near(term("core", "partner")), fails=True)
     assert placed(engine, owner) == "9"
     assert _resized(engine, 2) in {"6,8", "7-8"}
+
+
+@pytest.mark.parametrize("level", ["core", "numa", "socket"])
+def test_who_is_beside_very_many_owners_is_not_looked_for_among_all_for_each_of_them(
+    level: str,
+) -> None:
+    engine = engine_of("socket:2 numa:2 core:32 thread:2 mem:4G")
+    partner = container_of("partner", 3)
+    placed(engine, partner)
+    for number in range(120):
+        rules = near(term(level, "partner"))
+        engine.create(container_of(f"owner-{number}", number % 3 / 2, rules, app="partner"))
+    wanted = replace(partner.resources, cpu_request_milli=2000, cpu_limit_milli=2000)
+    modules = called_modules(lambda: engine.update(partner.id, wanted))
+    engine.check()
+    assert modules.count("pinfold.topology.sets.bits") < 30
 
 
 @pytest.mark.parametrize("count", [3, 4])
