@@ -23,6 +23,8 @@ class NarrowedShares:
         self._shares: dict[ContainerId, tuple[int, int]] = {}
         self._sums: dict[int, int] = {}
         """Milli-cpus by set of cpus, where there are any: many grants have the same set."""
+        self._near: dict[int, Sequence[tuple[int, int]]] = {}
+        """Those sets, and milli-cpus, that have some cpus of a pool, by its id: as far as asked."""
         self._total_milli = 0
         self._beside: dict[ContainerId, tuple[CpuSet, ...]] = {}
         self._owed: int | None = 0
@@ -84,6 +86,8 @@ class NarrowedShares:
 
     def _count(self, cpus: int, milli: int, sign: int) -> None:
         self._total_milli += sign * milli
+        # Copies have the former one.
+        self._near = {}
         total = self._sums.pop(cpus, 0) + sign * milli
         if total:
             self._sums[cpus] = total
@@ -100,11 +104,21 @@ class NarrowedShares:
         """
         if cpus == -1 and not counted and but is None:
             return self._total_milli
-        sums = self._sums.items()
-        found = sum([milli for mask, milli in sums if mask & cpus and mask & ~counted])
+        near = self._sums_near(self._tree.holding(cpus) if cpus > 0 else self._tree.root.id)
+        found = sum([milli for mask, milli in near if mask & cpus and mask & ~counted])
         if but is not None and but.has_shared_part and but.container_id in self._shares:
             mask, milli = self._shares[but.container_id]
             found -= milli if mask & cpus and mask & ~counted else 0
+        return found
+
+    def _sums_near(self, pool_id: int) -> Sequence[tuple[int, int]]:
+        """The sets, and milli-cpus, that have some cpus of a pool. O(those of the pool around)."""
+        found = self._near.get(pool_id)
+        if found is None:
+            mask, around = self._tree.masks[pool_id], self._tree.ancestors[pool_id]
+            some = self._sums_near(around[0]) if around else tuple(self._sums.items())
+            found = [one for one in some if one[0] & mask] if around else some
+            self._near[pool_id] = found
         return found
 
     def owed(self, free: int, version: int) -> int:

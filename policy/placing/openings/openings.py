@@ -53,6 +53,7 @@ class OpeningSearch:
     _slices: dict[int, int] = field(init=False, default_factory=dict[int, int])
     _own: dict[tuple[int, int], int] = field(init=False, default_factory=dict[tuple[int, int], int])
     _kept: dict[int, int] = field(init=False, default_factory=dict[int, int])
+    _short: set[int] = field(init=False, default_factory=set[int])
     _scores: dict[tuple[int, int], int] = field(
         init=False, default_factory=dict[tuple[int, int], int]
     )
@@ -283,7 +284,17 @@ class OpeningSearch:
         left = 1000 * free.bit_count() - wanted
         if left >= 0 and left >= ledger.promised_inside(pool.id, is_rough=True):
             return True
-        return ledger.room_within(pool.id, region) >= wanted
+        if region in self._short:
+            return False
+        if ledger.room_within(pool.id, region) >= wanted:
+            return True
+        if not request.wants_isolated and self.tree.is_in_leaf(region):
+            self._short.add(region)
+        return False
+
+    def is_short(self, region: int) -> bool:
+        """Whether too much is known to be promised on a region, in every pool around it as well."""
+        return region in self._short
 
     def _has_own_for_sure(self, number: int, region: int) -> bool:
         """Whether sharable cpus of a region serve that need not be looked at one by one."""

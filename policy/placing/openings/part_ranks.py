@@ -77,7 +77,7 @@ class PartRanks:
         if self._search.fits(pool_id, part.cpus):
             return True
         # A pool around gives away no more of it than a narrower one.
-        part.may_fit = not self._has_only_own
+        part.may_fit = not (self._has_only_own or self._search.is_short(part.cpus))
         return False
 
     def first_that_fits(self, pool_id: int, parts: Iterable[BrokenPart]) -> BrokenPart | None:

@@ -468,3 +468,24 @@ def test_what_narrowed_shares_are_promised_at_most_is_known_without_looking_at_w
     for number in range(4):
         ledger.drop(ContainerId(f"s{number}"))
     assert not ledger.promised_inside(NODE0, is_rough=True)
+
+
+@given(st.data())
+def test_what_narrowed_shares_are_promised_is_that_of_all_that_have_some_of_the_cpus(
+    data: st.DataObject,
+) -> None:
+    ledger, masks = ledger_of(), st.integers(1, 0xFFFF)
+    shares: dict[str, tuple[int, int]] = {}
+    for number in range(data.draw(st.integers(1, 12))):
+        cpus, milli = data.draw(masks), 100 * data.draw(st.integers(0, 3))
+        name, there = f"s{number % 7}", data.draw(st.booleans())
+        shares.pop(name, None)
+        ledger.drop(ContainerId(name))
+        within = cpus & ledger.tree.root.sharable.mask
+        if there and within:
+            shares[name] = within, milli
+            ledger.add(structs.replace(share(name, ROOT, milli), within=CpuSet(within)))
+        asked, counted = data.draw(masks), data.draw(masks)
+        expected = sum(own for mask, own in shares.values() if mask & asked and mask & ~counted)
+        assert ledger.narrowed.promised(asked, counted) == expected
+        assert ledger.copy().narrowed.promised(asked, counted) == expected

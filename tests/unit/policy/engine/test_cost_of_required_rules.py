@@ -17,7 +17,7 @@ from pinfold.policy.model.grant import Grant, Refusal
 from tests.bench.sizes import MEDIUM, SMALL, Size
 from tests.bench.timings import Timings, percentile
 from tests.bench.turnover import Turnover
-from tests.unit.counted_calls import count_calls
+from tests.unit.counted_calls import called_modules, count_calls
 from tests.unit.policy.engine.ruled_pods import (
     LASTING,
     apart,
@@ -133,6 +133,24 @@ def test_rules_that_break_wherever_two_cores_are_are_not_weighed_in_each_of_very
     calls = count_calls(lambda: engine.create(newcomer))
     assert engine.decisions[newcomer.id].unmet
     assert calls < 30 * _CORES
+
+
+def test_cpus_on_which_too_much_is_promised_are_found_out_about_once_not_in_each_pool_around() -> (
+    None
+):
+    engine = engine_of("socket:4 numa:4 l3:2 core:4 thread:2 mem:4G")
+    for number in range(60):
+        engine.create(
+            container_of(f"rival{number}", 0.1, apart(term("core", "rival")), app="rival")
+        )
+    for number in range(400):
+        rules = {**near(term("core", "rival")), **apart(term("core", "nobody"))}
+        engine.create(container_of(f"resident{number}", 0.9, rules, app="other"))
+    rules = {**near(term("core", "rival")), **apart(term("core", "other"))}
+    newcomer = container_of("newcomer", 0.3, rules)
+    modules = called_modules(lambda: engine.create(newcomer))
+    assert engine.decisions[newcomer.id].unmet
+    assert modules.count("pinfold.policy.books.cpu_ledger") < 1000
 
 
 def test_rules_about_very_many_cost_no_call_for_each_of_them() -> None:
