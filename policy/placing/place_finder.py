@@ -11,6 +11,7 @@ from ..books.cpu_ledger import Ledger
 from ..memory.memory_choice import ZoneSummary
 from ..model.grant import Grant, PoolId
 from ..model.request import Request
+from ..rules.pulls import Pulls
 from .growth import reserved_region
 from .hint_demand import pick_by_hints, suitable_cpus
 from .judging.judge import Judge
@@ -121,13 +122,31 @@ class PlaceFinder:
             return lineup if openings is None else within_rules(lineup, openings)
         return found
 
+    def has_place(self, request: Request, facts: Facts, judgement: Judgement) -> bool:
+        """Whether `find_by_rules` finds a place, with hardly a look at rules on a full machine."""
+        asks_for_nothing = not request.total_milli
+        lineup = self._chooser.lineup(request, self._ledger, facts)
+        if asks_for_nothing or lineup.feasible_pools():
+            return isinstance(self.find_by_rules(request, facts, judgement), ChosenPlace)
+        # Rules leave no more than there is without them.
+        search = OpeningSearch(
+            request=request, judgement=judgement, tree=self._tree, ledger=self._ledger
+        )
+        return self._make_room(request, facts, search.strict()) is not None
+
     def has_room(self, request: Request, facts: Facts, judgement: Judgement) -> bool:
         """Whether there is a place where all rules that insist hold, and nobody makes way."""
-        search = OpeningSearch(
-            request=request, judgement=judgement.insisting(), tree=self._tree, ledger=self._ledger
-        )
         lineup = self._chooser.lineup(request, self._ledger, facts)
-        return bool(within_rules(lineup, search.strict()).feasible())
+        if not lineup.feasible_pools():
+            return False
+        # What is liked better is a place as good as another.
+        unranked = structs.replace(
+            judgement.insisting(), pulls=Pulls(judgement.domains), pool_scores=()
+        )
+        search = OpeningSearch(
+            request=request, judgement=unranked, tree=self._tree, ledger=self._ledger
+        )
+        return bool(within_rules(lineup, search.strict()).feasible_pools())
 
     def _chosen(
         self, search: OpeningSearch, lineup: Lineup, openings: Openings

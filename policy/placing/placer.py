@@ -26,7 +26,7 @@ from .judging.restriction import Restriction
 from .lineup import Lineup
 from .nearby import Nearby
 from .openings.objections import unnamed_rules
-from .place_finder import ChosenPlace, PlaceFinder
+from .place_finder import PlaceFinder
 from .pool_choice import Chooser, Facts
 
 
@@ -156,9 +156,8 @@ class Placer:
 
         def has_room(books: Books, rules: Judgement, may_clear: bool) -> bool:
             finder = PlaceFinder(books, self._chooser, self._judge)
-            if not may_clear:
-                return finder.has_room(request, facts, rules)
-            return isinstance(finder.find_by_rules(request, facts, rules), ChosenPlace)
+            found = finder.has_place if may_clear else finder.has_room
+            return found(request, facts, rules)
 
         search = DepartureSearch(
             request.container_id, request.exclusive, judgement, self._books, self._judge, has_room

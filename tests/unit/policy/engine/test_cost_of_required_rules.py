@@ -153,6 +153,19 @@ def test_cpus_on_which_too_much_is_promised_are_found_out_about_once_not_in_each
     assert modules.count("pinfold.policy.books.cpu_ledger") < 1000
 
 
+def test_trials_on_a_full_machine_do_not_look_for_where_the_fewest_rules_break() -> None:
+    engine = engine_of("socket:2 numa:4 l3:2 core:4 thread:2 mem:32G")
+    for number in range(127):
+        rules = near(term("core", "resident0"))
+        engine.create(container_of(f"resident{number}", 1, rules))
+    terms = [term("core", f"resident{number}") for number in range(3)]
+    newcomer = container_of("newcomer", 2, apart(*terms))
+    refusals: list[Decision] = []
+    modules = called_modules(lambda: refusals.append(engine.create(newcomer)))
+    assert isinstance(refusals[0].result, Refusal)
+    assert modules.count("pinfold.policy.placing.openings.breaking") < 300
+
+
 def test_rules_about_very_many_cost_no_call_for_each_of_them() -> None:
     many = 300
     engine = engine_of("socket:2 numa:2 l3:4 core:16 thread:2 mem:64G")
