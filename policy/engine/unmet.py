@@ -221,13 +221,12 @@ class UnmetRules:
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 continue
-            broken = look.broken(container_id)
-            told = [one for one in broken if one.is_lasting or one.is_told(decision.unmet)]
+            told = look.lasting(container_id, decision.unmet)
             if told:
                 self._roster.decisions[container_id] = self._told(decision, told[:TOLD_MAX])
             elif decision.unmet:
                 self._due[container_id] = None
-            lasting = [one for one in broken if one.is_lasting]
+            lasting = [one for one in told if one.is_lasting]
             found[container_id] = self._texts(container_id, lasting)
         self._lasting_looks = begin + looks
         self.tidy()

@@ -193,14 +193,17 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
             if cpus & barrier.forbidden:
                 yield from (one for one in barrier.restrictions(cpus) if cpus & one.forbidden)
 
-    def still_told(self, texts: Sequence[str], cpus: int, pool_id: int) -> tuple[Restriction, ...]:
+    def still_told(
+        self, texts: Sequence[str], cpus: int, pool_id: int, *, or_lasting: bool = False
+    ) -> tuple[Restriction, ...]:
         """The rules that texts tell and that do not hold on these cpus, each of one owner.
 
-        Rules that nobody told are not even worded.
+        Rules that nobody told are not even worded. `or_lasting`: and its own that are required
+        during execution.
         """
         found = [one for one in self.own if one.is_broken_by(cpus, pool_id)]
         found += [one for one in self.inside if one.is_broken_by(self.part, pool_id)]
-        found = [one for one in found if one.is_told(texts)]
+        found = [one for one in found if (or_lasting and one.is_lasting) or one.is_told(texts)]
         broken = [one for one in (*self.barriers, *self.passed) if cpus & one.forbidden]
         found += [one for barrier in broken for one in barrier.told_by(texts, cpus)]
         return tuple(found)

@@ -52,6 +52,14 @@ class RuleLook:
         cpus = self._books.reach(container_id)
         return judgement.still_told(texts, cpus, self._books.pool_around(container_id))
 
+    def lasting(self, container_id: ContainerId, texts: Sequence[str]) -> tuple[Restriction, ...]:
+        """The rules that do not hold at present and are required during execution, or are told."""
+        judgement = self._judged(container_id)
+        if judgement is None:
+            return ()
+        cpus, around = self._books.reach(container_id), self._books.pool_around(container_id)
+        return judgement.still_told(texts, cpus, around, or_lasting=True)
+
     def _judged(self, container_id: ContainerId) -> Judgement | None:
         classified = self._classified.get(container_id)
         if classified is None:

@@ -166,6 +166,15 @@ def test_trials_on_a_full_machine_do_not_look_for_where_the_fewest_rules_break()
     assert modules.count("pinfold.policy.placing.openings.breaking") < 300
 
 
+def test_a_look_at_rules_required_during_execution_words_none_that_nobody_is_told() -> None:
+    engine = engine_of("socket:1 numa:1 core:8 thread:2 mem:32G")
+    rules = {"podAntiAffinity": {LASTING: [term("core", "web")]}}
+    for number in range(100):
+        engine.create(container_of(f"web{number}", 0.01, rules, app="web"))
+    engine.look_at_rules()
+    assert count_calls(engine.look_at_rules) < 16_000
+
+
 def test_rules_about_very_many_cost_no_call_for_each_of_them() -> None:
     many = 300
     engine = engine_of("socket:2 numa:2 l3:4 core:16 thread:2 mem:64G")
