@@ -126,6 +126,7 @@ class DepartureSearch:
         self._is_few = self._tries <= _FEW_TRIES
         self._trials = {frozenset[ContainerId](): _Trial.SURELY_NONE}
         """Ends of trials, by the residents that left."""
+        self._fillers_on: dict[int, Sequence[_Filler]] = {}
 
     def _looks(self) -> int:
         """How many pools, or domains of the narrowest level of a rule, one trial looks at."""
@@ -188,9 +189,16 @@ class DepartureSearch:
         return cpus & ~rules.blocked
 
     def _fillers(self, rules: Judgement) -> Sequence[_Filler]:
-        """Residents with cpus where rules let the newcomer be, the fewest first. O(containers)."""
-        books, ledger, cpus = self._books, self._books.ledger, self._place(rules)
-        found: list[_Filler] = []
+        """Residents with cpus where rules let the newcomer be, the fewest first."""
+        cpus = self._place(rules)
+        found = self._fillers_on.get(cpus)
+        if found is None:
+            found = self._fillers_on[cpus] = self._sorted_fillers(cpus)
+        return found
+
+    def _sorted_fillers(self, cpus: int) -> Sequence[_Filler]:
+        """The same of those with some of these cpus. O(containers)."""
+        books, ledger, found = self._books, self._books.ledger, list[_Filler]()
         for container_id, grant in ledger.grants.items():
             if grant.pen is not None:
                 if len(ledger.members(grant.pen)) > 1:

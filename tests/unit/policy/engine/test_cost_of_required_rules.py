@@ -166,6 +166,26 @@ def test_trials_on_a_full_machine_do_not_look_for_where_the_fewest_rules_break()
     assert modules.count("pinfold.policy.placing.openings.breaking") < 300
 
 
+def test_who_fills_a_machine_is_sorted_once_for_all_trials_of_a_refusal() -> None:
+    engine = engine_of("socket:1 numa:4 core:8 thread:2 mem:32G")
+    sharers = 300
+    for number in range(sharers):
+        engine.create(container_of(f"sharer{number}", 0.05))
+    for cpu in (4, 1):
+        for number in range(64):
+            owner = container_of(f"owner{cpu}-{number}", cpu)
+            if isinstance(engine.create(owner).result, Refusal):
+                engine.remove(owner.id)
+                break
+    rules = near(term("core", "owner4-1"))
+    engine.create(container_of("first", 0.01, rules))
+    refusals: list[Decision] = []
+    newcomer = container_of("newcomer", 1, rules)
+    modules = called_modules(lambda: refusals.append(engine.create(newcomer)))
+    assert isinstance(refusals[0].result, Refusal)
+    assert modules.count("pinfold.policy.model.container") < 1.5 * sharers
+
+
 def test_a_look_at_rules_required_during_execution_words_none_that_nobody_is_told() -> None:
     engine = engine_of("socket:1 numa:1 core:8 thread:2 mem:32G")
     rules = {"podAntiAffinity": {LASTING: [term("core", "web")]}}
