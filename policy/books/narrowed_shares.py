@@ -134,7 +134,7 @@ class NarrowedShares:
         return self._owed
 
     def _kept(self, free: int) -> int:
-        sums, by_set = self._sums.items(), dict(self._sums)
+        by_set = dict(self._sums)
         if not self._is_sparing_nobody:
             for cpus, _ in self._shares.values():
                 by_set.setdefault(cpus, 0)
@@ -146,7 +146,8 @@ class NarrowedShares:
         # The small sets first: what is kept for them is kept for those around them, too.
         for _, cpus, milli in sorted([(one.bit_count(), one, by_set[one]) for one in by_set]):
             if cpus & around:
-                milli = sum([other for mask, other in sums if not mask & ~cpus])
+                near = self._sums_near(self._tree.holding(cpus))
+                milli = sum([other for mask, other in near if not mask & ~cpus])
             around |= cpus
             count = max(1, -(-milli // 1000)) - (kept & cpus).bit_count()
             left = free & cpus & ~kept
