@@ -18,7 +18,7 @@ from .judging.judge import Judge
 from .judging.judgement import Judgement
 from .lifting import Lift, make_room
 from .lineup import Lineup
-from .openings.breaking import degraded
+from .openings.breaking import degraded, has_broken_place
 from .openings.narrowing import find_narrowings
 from .openings.openings import Openings, OpeningSearch
 from .pool_choice import Chooser, Facts, within_rules
@@ -93,6 +93,28 @@ class PlaceFinder:
         found = self._chosen(search, lineup, strict)
         if found is not None:
             return found
+        found = self._cleared(search, lineup)
+        if found is not None:
+            return found
+        found = self._in_room_made(request, facts, lineup, strict)
+        if found is not None:
+            return found
+        openings = degraded(search)
+        if openings is None:
+            return within_rules(lineup, strict)
+        found = self._chosen(search, lineup, openings)
+        alone = _without_companions(search) if found is None else None
+        if alone is not None:
+            openings = degraded(alone)
+            found = self._chosen(alone, lineup, openings) if openings else None
+        if found is None:
+            # Not only rules stand in the way: what is missing beside them is the reason.
+            return lineup if openings is None else within_rules(lineup, openings)
+        return found
+
+    def _cleared(self, search: OpeningSearch, lineup: Lineup) -> ChosenPlace | None:
+        """The best place where all rules hold because residents make way."""
+        request = search.request
         for narrowing in find_narrowings(search, self._books):
             found = self._chosen(search, lineup, narrowing.openings)
             if found is not None:
@@ -104,47 +126,42 @@ class PlaceFinder:
                 grants = narrowing.grants(cpus)
                 if grants is not None:
                     return structs.replace(found, lifted=grants, is_cleared=True)
-        found = self._in_room_made(request, facts, lineup, strict)
-        if found is not None:
-            return found
-        openings = degraded(search)
-        if openings is None:
-            return within_rules(lineup, strict)
-        found = self._chosen(search, lineup, openings)
-        firm = tuple(one for one in judgement.companions if not one.rule.can_break)
-        if found is None and firm != judgement.companions:
-            # It takes the very cpus by which others would be beside it.
-            alone = replace(search, judgement=structs.replace(judgement, companions=firm))
-            openings = degraded(alone)
-            found = self._chosen(alone, lineup, openings) if openings else None
-        if found is None:
-            # Not only rules stand in the way: what is missing beside them is the reason.
-            return lineup if openings is None else within_rules(lineup, openings)
-        return found
+        return None
 
     def has_place(self, request: Request, facts: Facts, judgement: Judgement) -> bool:
         """Whether `find_by_rules` finds a place, with hardly a look at rules on a full machine."""
-        asks_for_nothing = not request.total_milli
-        lineup = self._chooser.lineup(request, self._ledger, facts)
-        if asks_for_nothing or lineup.feasible_pools():
+        if not request.total_milli:
             return isinstance(self.find_by_rules(request, facts, judgement), ChosenPlace)
+        lineup = self._chooser.lineup(request, self._ledger, facts)
         # Rules leave no more than there is without them.
+        feasible = lineup.feasible()
         search = OpeningSearch(
             request=request, judgement=judgement, tree=self._tree, ledger=self._ledger
         )
-        return self._make_room(request, facts, search.strict()) is not None
+        unranked = replace(search, judgement=_unranked(judgement))
+        strict = unranked.strict()
+        if feasible:
+            if within_rules(lineup, strict).feasible_pools():
+                return True
+            if self._cleared(search, lineup) is not None:
+                return True
+        if self._make_room(request, facts, strict) is not None:
+            return True
+        if not feasible:
+            return False
+        if has_broken_place(unranked, feasible):
+            return True
+        alone = _without_companions(unranked)
+        return alone is not None and has_broken_place(alone, feasible)
 
     def has_room(self, request: Request, facts: Facts, judgement: Judgement) -> bool:
         """Whether there is a place where all rules that insist hold, and nobody makes way."""
         lineup = self._chooser.lineup(request, self._ledger, facts)
         if not lineup.feasible_pools():
             return False
-        # What is liked better is a place as good as another.
-        unranked = structs.replace(
-            judgement.insisting(), pulls=Pulls(judgement.domains), pool_scores=()
-        )
+        rules = _unranked(judgement.insisting())
         search = OpeningSearch(
-            request=request, judgement=unranked, tree=self._tree, ledger=self._ledger
+            request=request, judgement=rules, tree=self._tree, ledger=self._ledger
         )
         return bool(within_rules(lineup, search.strict()).feasible_pools())
 
@@ -253,3 +270,20 @@ class PlaceFinder:
         # The pool was found feasible with these numbers: fewer cpus would be our own fault.
         assert picked is not None, (request.container_id, pool_id)
         return CpuSet(picked)
+
+
+def _unranked(judgement: Judgement) -> Judgement:
+    """The same without what is only preferred: one place is as good as another."""
+    return structs.replace(judgement, pulls=Pulls(judgement.domains), pool_scores=())
+
+
+def _without_companions(search: OpeningSearch) -> OpeningSearch | None:
+    """The same search by one that takes the very cpus by which others would be beside it.
+
+    None where all that it must be with insist, or there are none.
+    """
+    companions = search.judgement.companions
+    firm = tuple(one for one in companions if not one.rule.can_break)
+    if firm == companions:
+        return None
+    return replace(search, judgement=structs.replace(search.judgement, companions=firm))

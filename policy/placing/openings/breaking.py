@@ -1,6 +1,6 @@
 """Breaking of rules that may degrade: the places of a newcomer where the fewest of them break."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial, reduce
 from itertools import groupby
 from operator import attrgetter
@@ -46,18 +46,10 @@ def degraded(search: OpeningSearch, tried_together: int = TRIED_TOGETHER_MAX) ->
 
     None where all of them insist. `tried_together`: see `TRIED_TOGETHER_MAX`.
     """
-    rules = search.judgement.restrictions()
-    firm = [one for one in rules if not one.can_break]
-    weak = distinct([one for one in rules if one.can_break])
-    if not weak:
+    known = _breaking_of(search, tried_together)
+    if known is None:
         return None
-    costs = BreakingCosts(weak, search.judgement.domains)
-    everything = search.tree.root.cpus.mask
-    for one in firm:
-        everything &= ~one.forbidden
-    closed = frozenset[int]().union(*(one.closed_pools for one in firm))
-    regions = search.regions(everything, [one for one in firm if one.is_own])
-    breaking = _Breaking(search, costs, regions, tried_together)
+    breaking, costs, firm, closed = known
     best = [0] * len(search.tree.pools)
     unmet = [0] * len(best)
     dropped: dict[int, Dropped] = {}
@@ -84,6 +76,33 @@ def degraded(search: OpeningSearch, tried_together: int = TRIED_TOGETHER_MAX) ->
         unmet=[cost // RULE for cost in unmet],
         unmet_of_others=[cost % RULE for cost in unmet],
     )
+
+
+def has_broken_place(search: OpeningSearch, pools: Iterable[int]) -> bool:
+    """Whether `degraded` finds a place in one of some pools, which are in ascending order."""
+    known = _breaking_of(search, TRIED_TOGETHER_MAX)
+    if known is None:
+        return False
+    breaking, _, _, closed = known
+    return any(one not in closed and breaking.least_broken(one) is not None for one in pools)
+
+
+def _breaking_of(
+    search: OpeningSearch, tried_together: int
+) -> "tuple[_Breaking, BreakingCosts, Sequence[Restriction], frozenset[int]] | None":
+    """The parts, what they cost, the rules that must not break, and the pools that these close."""
+    rules = search.judgement.restrictions()
+    firm = [one for one in rules if not one.can_break]
+    weak = distinct([one for one in rules if one.can_break])
+    if not weak:
+        return None
+    costs = BreakingCosts(weak, search.judgement.domains)
+    everything = search.tree.root.cpus.mask
+    for one in firm:
+        everything &= ~one.forbidden
+    closed = frozenset[int]().union(*(one.closed_pools for one in firm))
+    regions = search.regions(everything, [one for one in firm if one.is_own])
+    return _Breaking(search, costs, regions, tried_together), costs, firm, closed
 
 
 def _objects(rule: Restriction, search: OpeningSearch, pool_id: int) -> bool:

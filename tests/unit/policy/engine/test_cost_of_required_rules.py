@@ -166,6 +166,21 @@ def test_trials_on_a_full_machine_do_not_look_for_where_the_fewest_rules_break()
     assert modules.count("pinfold.policy.placing.openings.breaking") < 300
 
 
+def test_trials_look_for_broken_rules_only_where_there_is_room_without_any() -> None:
+    engine = engine_of("socket:2 numa:4 l3:2 core:4 thread:2 mem:32G")
+    for number in range(126):
+        app = "friend" if number % 9 else "rival"
+        rules = near(term("l3", app)) if number % 9 else apart(term("core", app))
+        resident = container_of(f"resident{number}", 1, rules, app=app, fails=not number % 9)
+        assert isinstance(engine.create(resident).result, Grant)
+    both = near(term("l3", "friend"), term("core", "friend"))
+    newcomer = container_of("newcomer", 2, {**both, **apart(term("core", "rival"))})
+    refusals: list[Decision] = []
+    calls = count_calls(lambda: refusals.append(engine.create(newcomer)))
+    assert isinstance(refusals[0].result, Refusal)
+    assert calls < 8_000
+
+
 def test_who_fills_a_machine_is_sorted_once_for_all_trials_of_a_refusal() -> None:
     engine = engine_of("socket:1 numa:4 core:8 thread:2 mem:32G")
     sharers = 300
