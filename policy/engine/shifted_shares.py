@@ -19,7 +19,8 @@ from ..placing.growth import held_back, homeless, is_homeless, kept_in, kept_whe
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.scene import Scene
-from ..placing.openings.narrowing import standing_cpus
+from ..placing.openings.crowds import standing_cpus
+from ..placing.openings.narrowing import has_room
 from ..rules.podaffinity.term_selection import select_term
 from .roster import Roster
 
@@ -72,9 +73,16 @@ class ShiftedShares:
             self.widen_due()
 
     def _may_make_way(self, held_as: ContainerId) -> bool:
-        """Whether rules let a container, or all in a pen, be narrowed; see `find_narrowings`."""
+        """Whether rules let a container, or all in a pen, be narrowed; see `find_narrowings`.
+
+        And whether it still fits on what it has: where too much is promised nobody is narrowed.
+        """
         standing, residents = self._books.standing, self._books.affinity.residents
-        members = tuple(self._books.ledger.members(held_as)) or (held_as,)
+        ledger = self._books.ledger
+        grant = ledger.counted(held_as)
+        if not has_room(grant, standing_cpus(grant, ledger), ledger):
+            return False
+        members = tuple(ledger.members(held_as)) or (held_as,)
         if any(standing.of(one).hold_it for one in members):
             return False
         return not (standing.has_required_affinity and required_among(members, standing, residents))

@@ -17,7 +17,7 @@ from ..model.container import Container, ContainerId
 from ..model.grant import Grant, PoolId
 from .judging.judgement import Judgement
 from .judging.restriction import Restriction, wants_text
-from .openings.narrowing import standing_cpus
+from .openings.crowds import standing_cpus
 
 
 def held_back(

@@ -17,18 +17,13 @@ from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
 from ...books.cpu_ledger import Ledger
 from ...books.narrowed_shares import NarrowedShares
-from ...books.ties import required_among
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId
-from ...model.request import CpuType
 from ...pools.domains import Domains
-from ..judging.barrier import Barrier
 from ..judging.judgement import Judgement, bits
 from ..judging.restriction import Restriction
+from .crowds import Crowds, standing_cpus
 from .openings import Openings, OpeningSearch
-
-# A member of an enum is looked up by a call of Python.
-_NORMAL: Final = CpuType.NORMAL
 
 _RESIDENTS_MAX: Final = 256
 """Where more are in the way, nobody makes way: the search would take too long."""
@@ -38,7 +33,6 @@ _TRIES_MAX: Final = 2048
 _HOPELESS_TRIES: Final = 4
 """Rules of so many different owners are looked at for who never makes way."""
 
-_NO_LEVELS: Final = frozenset[Level]()
 _Movable = Mapping[ContainerId, frozenset[Level]]
 
 
@@ -64,7 +58,7 @@ class Narrowing(Struct, frozen=True, kw_only=True):
             # Its share stays in its pool: only who has how much of the pool is another.
             trial = trial or self.ledger.narrowed.copy()
             rest = standing_cpus(grant, self.ledger) & ~cover
-            if not _has_room(grant, rest, self.ledger, trial):
+            if not has_room(grant, rest, self.ledger, trial):
                 return None
             narrowed = replace(grant, within=CpuSet(rest))
             trial.add(narrowed)
@@ -78,7 +72,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     judgement = search.judgement
     if len(judgement.kept_apart()) > _RESIDENTS_MAX or _is_hopeless(judgement, books):
         return
-    crowds = _Crowds(books)
+    crowds = Crowds(books)
     own = [_without_movable(one, crowds) for one in judgement.own]
     blocked = 0
     for barrier in judgement.barriers:
@@ -173,126 +167,10 @@ def _is_hopeless(judgement: Judgement, books: Books) -> bool:
     return False
 
 
-def standing_cpus(grant: Grant, ledger: Ledger) -> int:
-    """A mask of the sharable cpus that a grant has, or has again once others give them back."""
-    sharable = ledger.tree.pools[grant.pool_id].sharable.mask
-    return sharable if grant.within is None else sharable & grant.within.mask
-
-
-def _without_movable(rule: Restriction, crowds: "_Crowds") -> Restriction:
+def _without_movable(rule: Restriction, crowds: "Crowds") -> Restriction:
     """A restriction by those residents alone that cannot make way."""
     forbidden = crowds.kept_from(rule)
     return rule if forbidden == rule.forbidden else replace(rule, forbidden=forbidden)
-
-
-class _Crowds:
-    """Residents that are in the way of rules, the same ones often of many, and who may make way."""
-
-    def __init__(self, books: Books) -> None:
-        self._books = books
-        self.movable: dict[ContainerId, frozenset[Level]] = {}
-        """Those that can make way, or their pens, and the levels at which rules say so."""
-        self._can: dict[ContainerId, bool] = {}
-        self._of_pens: dict[ContainerId, bool] = {}
-        self._kept: dict[tuple[Level, int], int | None] = {}
-        """By level, and the object that holds the residents."""
-
-    def kept_by(self, barrier: Barrier) -> int:
-        """The cpus that a rule's owners keep that cannot make way."""
-        owners = barrier.insisting
-        key = barrier.level, id(owners)
-        if key not in self._kept:
-            reaches = [cpus for _, cpus in owners.presence.values()]
-            self._kept[key] = self._look_at(barrier.level, owners.presence, reaches)
-        staying = self._kept[key]
-        return barrier.forbidden if staying is None else staying
-
-    def kept_from(self, rule: Restriction) -> int:
-        """The cpus that are kept from a newcomer by those in the way that cannot leave it."""
-        key = rule.level, id(rule.blockers)
-        if key not in self._kept:
-            ids = [one.id for one in rule.blockers]
-            self._kept[key] = self._look_at(rule.level, ids, self._books.reaches(ids))
-        staying = self._kept[key]
-        return rule.forbidden if staying is None else staying
-
-    def _look_at(
-        self, level: Level, residents: Iterable[ContainerId], reaches: Sequence[int]
-    ) -> int | None:
-        """None where nobody can make way. `reaches`: as of `Books.reach`, in the same order."""
-        self._find_out(residents, reaches)
-        can, kept = self._can, 0
-        moving = [one for one in residents if can[one]]
-        if not moving:
-            return None
-        for container_id, cpus in zip(residents, reaches, strict=True):
-            if not can[container_id]:
-                kept |= cpus
-        movable, wider = self.movable, dict[frozenset[Level], frozenset[Level]]()
-        grants = self._books.ledger.grants
-        for container_id in moving:
-            # Who is in a pen takes the others with it.
-            held_as = grants[container_id].pen or container_id
-            before = movable.get(held_as, _NO_LEVELS)
-            after = wider.get(before)
-            if after is None:
-                # One set for all: it hashes itself once, its members by a call each.
-                after = wider[before] = before | {level}
-            movable[held_as] = after
-        return self._books.domains.covering(level, kept)
-
-    def _find_out(self, residents: Iterable[ContainerId], reaches: Sequence[int]) -> None:
-        """Whether each of some residents can make way."""
-        can, books = self._can, self._books
-        grants, rules, pools = books.ledger.grants, books.standing.rules, books.tree.pools
-        reserved = books.tree.root.reserved.mask
-        # They may be many: a call for each would be most of the work.
-        for container_id, reach in zip(residents, reaches, strict=True):
-            if container_id in can:
-                continue
-            grant = grants[container_id]
-            if grant.pen is not None:
-                can[container_id] = self._can_pen_leave(grant.pen)
-                continue
-            is_fixed = grant.cpu_type is not _NORMAL or grant.exclusive.mask or grant.is_strict
-            own = rules.get(container_id)
-            if is_fixed or (own is not None and own.hold_it):
-                can[container_id] = False
-                continue
-            standing = pools[grant.pool_id].sharable.mask
-            if grant.within is not None:
-                # Who waits on the reserved cpus has no others to make way to.
-                standing &= 0 if grant.within.mask & reserved else grant.within.mask
-            # Or its pool has no cpu left, and it is where others lend it some, whatever its share
-            # comes to.
-            can[container_id] = not reach & ~standing
-        moving = books.standing.has_required_affinity and [one for one in residents if can[one]]
-        if moving:
-            required = required_among(moving, books.standing, books.affinity.residents)
-            can.update(dict.fromkeys(required, False))
-
-    def _can_pen_leave(self, pen_id: ContainerId) -> bool:
-        """Whether no rule holds those in a pen, and its grant says where they are."""
-        can = self._of_pens.get(pen_id)
-        if can is None:
-            ledger = self._books.ledger
-            can = all(self._can_leave(ledger.pens[pen_id], one) for one in ledger.members(pen_id))
-            self._of_pens[pen_id] = can
-        return can
-
-    def _can_leave(self, pen: Grant, member: ContainerId) -> bool:
-        books, standing = self._books, self._books.standing
-        if pen.cpu_type is not _NORMAL or pen.exclusive or pen.is_strict:
-            return False
-        if standing.of(member).hold_it:
-            return False
-        if pen.within is not None and pen.within & books.tree.root.reserved:
-            return False
-        if books.presence(member) & ~standing_cpus(pen, books.ledger):
-            return False
-        if not standing.has_required_affinity:
-            return True
-        return not standing.is_required(books.affinity.residents.container(member))
 
 
 class _InTheWay:
@@ -330,7 +208,7 @@ class _InTheWay:
             # With so much left of its pool it does not matter which cpus that is.
             if 1000 * left.bit_count() >= promised + grant.shared_milli:
                 return True
-        return _has_room(grant, self.cpus & ~cover, ledger)
+        return has_room(grant, self.cpus & ~cover, ledger)
 
 
 _ByLevels = Mapping[frozenset[Level], Sequence[_InTheWay]]
@@ -386,7 +264,7 @@ def _cover(levels: frozenset[Level], cpus: int, domains: Domains) -> int:
     return cover
 
 
-def _has_room(
+def has_room(
     grant: Grant, cpus: int, ledger: Ledger, narrowed: NarrowedShares | None = None
 ) -> bool:
     """Whether the share of a grant fits on these of its pool's cpus.

@@ -651,3 +651,24 @@ def test_who_could_not_make_way_once_more_waits_until_who_restarts_is_gone_for_g
     ended(engine, again.id)
     assert cpus(engine, wide) == "1-15"
     engine.check()
+
+
+def test_who_could_not_make_way_once_more_waits_where_too_much_is_promised_as_well() -> None:
+    engine = engine_of("socket:3 core:4 mem:2G")
+    wide = container_of("wide", 5.5, apart(term("socket", "it")), fails=True)
+    it = container_of("it", 1.5)
+    assert [placed(engine, one) for one in (wide, it)] == ["1-11", "4-7"]
+    before = cpus(engine, wide)
+    assert before == "1-3,8-11"
+    runs = container_of("runs", 7.5)
+    engine.adopt(replace(runs, cpus=CpuSet.parse("1-11"), mems=NodeSet.parse("0-2")))
+    engine.stop(it.id)
+    assert cpus(engine, wide) == before
+    again = replace(it, id=ContainerId("it-1"))
+    assert placed(engine, again) == "4-7"
+    assert engine.decisions[again.id].decided_by == RESTARTED
+    engine.remove(it.id)
+    assert cpus(engine, wide) == before
+    ended(engine, again.id)
+    assert cpus(engine, wide) == "1-11"
+    engine.check()
