@@ -1,6 +1,6 @@
 """Plans for containers that restart: the place they had, or the best one that is left."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,8 +15,10 @@ from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from .growth import held_back, kept_in
 from .judging.judgement import Judgement
-from .judging.restriction import names_text
+from .judging.restriction import Restriction, names_text
 from .nearby import Nearby
+from .openings.crowds import standing_cpus
+from .openings.narrowing import make_way
 from .placer import Failure, Placement, Placer, grant_of
 
 RESTARTED: Final = "restarted"
@@ -95,7 +97,7 @@ class RestartPlacer:
         placement = Placement(booking=Booking(grant=grant, offer=offer), decided_by=RESTARTED)
         if judgement is None:
             return placement
-        placement = self._kept(placement, judgement, own | shared)
+        placement = self._kept(placement, judgement, own | shared, ())
         around = self._tree.around(pool_id, own | shared)
         told = judgement.told_at(own | shared, around)
         # Of rules that keep containers apart those are left that do not bind it.
@@ -113,13 +115,22 @@ class RestartPlacer:
                     return self._again(less, held, judgement) or found
         return found
 
-    def _kept(self, placement: Placement, judgement: Judgement, cpus: int) -> Placement:
-        """A place on these cpus, which may grow, and others to it, where no rule breaks by that."""
+    def _kept(
+        self,
+        placement: Placement,
+        judgement: Judgement,
+        cpus: int,
+        narrowed: Sequence[Grant],
+    ) -> Placement:
+        """A place on these cpus, which may grow, and others to it, where no rule breaks by that.
+
+        `narrowed`: the grants of those that make way for it.
+        """
         booking, books = placement.booking, self._books
         grant, growing = booking.grant, judgement.of_growth()
         if grant.has_shared_part:
             grant = kept_in(growing, grant, cpus, books)
-        lifted = held_back(judgement, grant, cpus, books, ())
+        lifted = (*narrowed, *held_back(judgement, grant, cpus, books, narrowed))
         return replace(
             placement,
             booking=replace(booking, grant=grant, lifted=lifted),
@@ -147,7 +158,8 @@ class RestartPlacer:
             # Somebody who asked for nothing must be able to run.
             return failure
         memory = self._memory.choice(request)
-        is_short = isinstance(memory.zone(held.pool_id), Dropped)
+        zone = memory.zone(held.pool_id)
+        is_short = isinstance(zone, Dropped)
         offer = memory.offer_again(held) if is_short else memory.offer(held.pool_id)
         grant = replace(
             grant_of(request, held.pool_id, CpuSet(own), CpuSet(held.isolated.mask & own), offer),
@@ -171,13 +183,42 @@ class RestartPlacer:
             return placement
         cpus = self._cpus_of(replace(grant, within=held.within))
         told = judgement.told_at(cpus, self._tree.around(held.pool_id, cpus))
-        nearby = Nearby(told, cpus, own, books)
-        broken = tuple(one for one in told if one.closed_pools or nearby.has_blockers(one))
+        broken, narrowed = self._near(told, cpus, own, {}), tuple[Grant, ...]()
+        if any(one.blockers for one in broken):
+            wide = cpus
+            if grant.has_shared_part:
+                # What others give back of its pool is for it, too, and then it is there.
+                wide |= standing_cpus(kept_in(judgement.of_growth(), grant, cpus, books), ledger)
+            narrowed = make_way(judgement, wide, books)
+            if narrowed and is_short:
+                # They are not in its way any more.
+                placement = replace(placement, objection=str(zone))
+            broken = self._near(told, cpus, own, self._reaches(narrowed))
         exempt = judgement.passed_by(cpus)
         firm = [one for one in broken if one.blockers and not one.can_break and one not in exempt]
         if any(one.is_own or not last.disturbed.issuperset(one.blocker_ids) for one in firm):
             return failure
-        return self._kept(replace(placement, broken=broken), judgement, cpus)
+        return self._kept(replace(placement, broken=broken), judgement, cpus, narrowed)
+
+    def _near(
+        self,
+        told: Sequence[Restriction],
+        cpus: int,
+        own: int,
+        seen: Mapping[ContainerId, int],
+    ) -> tuple[Restriction, ...]:
+        """The rules of some that break where these cpus are a container's; `seen`: see `Nearby`."""
+        nearby = Nearby(told, cpus, own, self._books, seen)
+        return tuple([one for one in told if one.closed_pools or nearby.has_blockers(one)])
+
+    def _reaches(self, narrowed: Sequence[Grant]) -> Mapping[ContainerId, int]:
+        """The cpus of containers once they have made way with these grants."""
+        ledger, found = self._ledger, dict[ContainerId, int]()
+        for grant in narrowed:
+            cpus = ledger.free_sharable[grant.pool_id] & standing_cpus(grant, ledger)
+            members = ledger.members(grant.container_id) or (grant.container_id,)
+            found.update(dict.fromkeys(members, cpus))
+        return found
 
     def _taken(self, refusal: Refusal, cpus: CpuSet) -> Refusal:
         """The refusal of a container whose own cpus of before its restart are others' by now."""

@@ -47,23 +47,7 @@ class Narrowing(Struct, frozen=True, kw_only=True):
 
     def grants(self, cpus: int) -> tuple[Grant, ...] | None:
         """The residents' grants once a newcomer has these cpus; None where one does not fit."""
-        trial: NarrowedShares | None = None
-        found: list[Grant] = []
-        pens = self.ledger.pens
-        for container_id, levels in self.movable.items():
-            grant = pens.get(container_id) or self.ledger.grants[container_id]
-            cover = _cover(levels, cpus, self.domains)
-            if not standing_cpus(grant, self.ledger) & cover:
-                continue
-            # Its share stays in its pool: only who has how much of the pool is another.
-            trial = trial or self.ledger.narrowed.copy()
-            rest = standing_cpus(grant, self.ledger) & ~cover
-            if not has_room(grant, rest, self.ledger, trial):
-                return None
-            narrowed = replace(grant, within=CpuSet(rest))
-            trial.add(narrowed)
-            found.append(narrowed)
-        return tuple(found)
+        return _narrowed(self.movable, cpus, self.ledger, self.domains)
 
 
 def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
@@ -104,6 +88,45 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
         if not has_left:
             # Who can leave no domain of the only level leaves no two of them.
             return
+
+
+def make_way(judgement: Judgement, cpus: int, books: Books) -> tuple[Grant, ...]:
+    """The grants of residents that make way for a container on these cpus, and on no others.
+
+    No grants where one of them does not fit any more. Others may stay in its way.
+    """
+    if len(judgement.kept_apart()) > _RESIDENTS_MAX:
+        return ()
+    crowds = Crowds(books)
+    for one in judgement.own:
+        if one.blockers and cpus & one.forbidden:
+            crowds.kept_from(one)
+    for barrier in judgement.barriers:
+        if cpus & barrier.forbidden:
+            crowds.kept_by(barrier)
+    movable = dict(sorted(crowds.movable.items()))
+    return _narrowed(movable, cpus, books.ledger, judgement.domains) or ()
+
+
+def _narrowed(
+    movable: _Movable, cpus: int, ledger: Ledger, domains: Domains
+) -> tuple[Grant, ...] | None:
+    trial: NarrowedShares | None = None
+    found: list[Grant] = []
+    for container_id, levels in movable.items():
+        grant = ledger.pens.get(container_id) or ledger.grants[container_id]
+        cover = _cover(levels, cpus, domains)
+        if not standing_cpus(grant, ledger) & cover:
+            continue
+        # Its share stays in its pool: only who has how much of the pool is another.
+        trial = trial or ledger.narrowed.copy()
+        rest = standing_cpus(grant, ledger) & ~cover
+        if not has_room(grant, rest, ledger, trial):
+            return None
+        narrowed = replace(grant, within=CpuSet(rest))
+        trial.add(narrowed)
+        found.append(narrowed)
+    return tuple(found)
 
 
 def _in_one_domain(

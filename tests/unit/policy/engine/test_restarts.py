@@ -122,6 +122,12 @@ def sized(name: str, cpu: float, memory: int, serial: int = 0, uid: str = "") ->
     return Container(id=ContainerId(f"{name}-{serial}"), name=name, pod=pod, resources=resources)
 
 
+def with_memory(container: Container, size: int) -> Container:
+    resources = container.resources
+    resources = replace(resources, memory_request_bytes=size, memory_limit_bytes=size)
+    return replace(container, resources=resources)
+
+
 def overbooked(memory: int) -> Engine:
     """An engine of 2 GiB in which a database holds all of it, and another runs already."""
     engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
@@ -653,20 +659,30 @@ def test_who_could_not_make_way_once_more_waits_until_who_restarts_is_gone_for_g
     engine.check()
 
 
-def test_who_could_not_make_way_once_more_waits_where_too_much_is_promised_as_well() -> None:
+@pytest.mark.parametrize(
+    ("cpu", "memory", "lack"),
+    [(0.1, 11 * GIB // 2, "memory: wanted 1 GiB"), (7.5, 0, "shared CPU: wanted 1500m")],
+    ids=["memory", "cpus"],
+)
+def test_who_made_way_makes_way_once_more_where_too_much_is_promised(
+    cpu: float, memory: int, lack: str
+) -> None:
+    """Where it does not fit on fewer cpus any more it waits until who restarts is removed."""
     engine = engine_of("socket:3 core:4 mem:2G")
     wide = container_of("wide", 5.5, apart(term("socket", "it")), fails=True)
-    it = container_of("it", 1.5)
+    it = with_memory(container_of("it", 1.5), GIB)
+    runs = with_memory(container_of("runs", cpu), memory)
     assert [placed(engine, one) for one in (wide, it)] == ["1-11", "4-7"]
     before = cpus(engine, wide)
     assert before == "1-3,8-11"
-    runs = container_of("runs", 7.5)
     engine.adopt(replace(runs, cpus=CpuSet.parse("1-11"), mems=NodeSet.parse("0-2")))
     engine.stop(it.id)
-    assert cpus(engine, wide) == before
     again = replace(it, id=ContainerId("it-1"))
     assert placed(engine, again) == "4-7"
     assert engine.decisions[again.id].decided_by == RESTARTED
+    assert lack in engine.decisions[again.id].problems[-1].what
+    assert cpus(engine, wide) == before
+    assert not engine.decisions[wide.id].unmet
     engine.remove(it.id)
     assert cpus(engine, wide) == before
     ended(engine, again.id)
