@@ -45,7 +45,7 @@ class Allocator:
         self._judge = Judge(self.books, books.config)
         chooser = Chooser(self.books.tree, self.books.picker.classes)
         self._placer = Placer(self.books, chooser, self._judge)
-        self._restarts = RestartPlacer(self.books, self._placer)
+        self._restarts = RestartPlacer(self.books, self._placer, self.roster.classified)
         self.planner = Planner(self.books, self._judge, self._restarts)
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self.shares = ShiftedShares(self.books, self.roster, self._judge)

@@ -49,6 +49,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "current pool": "it stays where it is",
     "room_made": "it has room once shared containers were moved to wider pools",
     "restarted": "it ran there before its restart",
+    "made_way": "rules keep others on the cpus that it had before its restart",
     "replaced": "a rule required during its execution holds there",
     "rebalance": "more of what containers wish of each other is satisfied there",
     "resize": "it grows or shrinks in place",

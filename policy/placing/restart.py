@@ -13,9 +13,12 @@ from ..model.container import ContainerId
 from ..model.grant import Dropped, Grant, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
+from .classifier import Classified
+from .departures import Needed
+from .displacement import Displacement, Lost
 from .growth import held_back, kept_in
 from .judging.judgement import Judgement
-from .judging.restriction import Restriction, names_text
+from .judging.restriction import TOLD_MAX, Restriction, names_text
 from .nearby import Nearby
 from .openings.crowds import standing_cpus
 from .openings.narrowing import make_way
@@ -24,13 +27,19 @@ from .placer import Failure, Placement, Placer, grant_of
 RESTARTED: Final = "restarted"
 """What decides where a container is restarted, and gets the place that it had."""
 
+MADE_WAY: Final = "made_way"
+"""What decides where one gets others, as some share those by now who can be nowhere else."""
+
 
 class RestartPlacer:
     """Plans grants from what a ledger has left, for containers that may have had a place before."""
 
-    def __init__(self, books: Books, placer: Placer) -> None:
-        """Reads the books, never changes them."""
+    def __init__(
+        self, books: Books, placer: Placer, classified: Mapping[ContainerId, Classified]
+    ) -> None:
+        """Reads the books, never changes them. `classified`: what residents ask for."""
         self._books = books
+        self._displacement = Displacement(books, classified)
         self._placer = placer
         self._tree = books.tree
         self._ledger = books.ledger
@@ -142,10 +151,11 @@ class RestartPlacer:
         """The grant that a container held before its restart, though that is too much today.
 
         Nothing but others' own cpus refuses it, and rules that keep containers apart, unless they
-        are of residents beside whom they did not hold then either. `failure`: why it is nowhere
-        else.
+        are of residents beside whom they did not hold then either. And those that would break where
+        others go who share its cpus by now: rather than that it has others. `failure`: why it is
+        nowhere else.
         """
-        held, root, ledger, books = last.grant, self._tree.root, self._ledger, self._books
+        held, root, ledger = last.grant, self._tree.root, self._ledger
         if held.pen is not None or not last.holds(request):
             return failure
         own = held.exclusive.mask
@@ -154,6 +164,53 @@ class RestartPlacer:
             own &= ~taken & (request.claimed or NO_CPUS).mask
         elif taken:
             return replace(failure, refusal=self._taken(failure.refusal, CpuSet(taken)))
+        found = self._back_on(own, request, last, judgement, failure)
+        if isinstance(found, Failure) or not own:
+            return found
+        lost = self._displacement.lost(found.booking)
+        if not lost:
+            return found
+        if held.cpu_type is CpuType.PRESERVE:
+            # It runs on them all the same.
+            return self._back_on(0, request, last, judgement, failure)
+        other = self._on_others(own, request, last, judgement, failure)
+        return other or failure.because_of(_lost_text(CpuSet(own), lost))
+
+    def _on_others(
+        self,
+        own: int,
+        request: Request,
+        last: LastPlace,
+        judgement: Judgement | None,
+        failure: Failure,
+    ) -> Placement | None:
+        """As many cpus of its pool as it had, of those that nobody needs; None without such."""
+        ledger, pool_id, picker = self._ledger, last.grant.pool_id, self._books.picker
+        free = ledger.free_sharable[pool_id] & ~ledger.owed
+        if judgement is not None:
+            free &= ~judgement.blocked
+        kept = own & (free | ledger.free_isolated[pool_id])
+        more = own.bit_count() - kept.bit_count()
+        further = picker.extend(kept, free, more, request.priority, smt=request.smt)
+        if further is None:
+            return None
+        found = self._back_on(kept | further, request, last, judgement, failure)
+        if isinstance(found, Failure) or any(not one.can_break for one in found.broken):
+            return None
+        if self._displacement.lost(found.booking):
+            return None
+        return replace(found, decided_by=MADE_WAY, objection="")
+
+    def _back_on(
+        self,
+        own: int,
+        request: Request,
+        last: LastPlace,
+        judgement: Judgement | None,
+        failure: Failure,
+    ) -> Placement | Failure:
+        """The grant of before its restart on these cpus, which nobody has for himself."""
+        held, root, ledger, books = last.grant, self._tree.root, self._ledger, self._books
         if own and not root.reserved and not ledger.free_sharable[root.id] & ~own:
             # Somebody who asked for nothing must be able to run.
             return failure
@@ -231,3 +288,16 @@ class RestartPlacer:
         """A mask of the cpus that a grant stands for."""
         cpus = self._books.pinner.pool_cpus.of(grant)
         return self._placer.wherever(grant.container_id) if cpus is None else cpus.mask
+
+
+def _lost_text(cpus: CpuSet, lost: Sequence[Lost]) -> str:
+    """Why a container has not its cpus of before its restart back: what would break elsewhere."""
+    broken = {rule.name: rule.unmet_text for one in lost for rule in one.rules}
+    told = list(broken.values())[:TOLD_MAX]
+    if more := len(broken) - len(told):
+        told.append(f"and {more} more rules")
+    others = tuple([one.container for one in lost])
+    return (
+        f"who shares the CPUs {cpus} that it had before its restart would have to leave them: "
+        f"{'; '.join(told)} — to make room, stop or move {Needed.SOME.text(others)}"
+    )

@@ -1,0 +1,77 @@
+"""Containers that restart where others came meanwhile whom rules that insist hold there."""
+
+from msgspec.structs import replace
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.placing.restart import MADE_WAY
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    placed,
+    reason,
+    term,
+)
+
+CORES = "socket:1 core:4 thread:2 mem:8G"
+"""Cpu 0 is reserved."""
+IT = container_of("it", 2)
+AGAIN = replace(IT, id=ContainerId("it-1"))
+LATE = container_of("late", 1.5, apart(term("core", "noisy")), fails=True)
+
+
+def with_late_on_its_cpus(noisy: Container) -> Engine:
+    """An engine in which one came to the cpus of another, and may be in no other core."""
+    engine = engine_of(CORES)
+    first = container_of("first", 1, app="noisy")
+    assert [placed(engine, one) for one in (first, IT, noisy)] == ["1", "2-3", "4-7"]
+    ended(engine, IT)
+    assert placed(engine, LATE) == "2-3"
+    return engine
+
+
+def ended(engine: Engine, container: Container) -> None:
+    engine.stop(container.id)
+    engine.remove(container.id)
+
+
+def test_who_is_back_drives_out_nobody_whom_a_rule_that_insists_keeps_there() -> None:
+    noisy = container_of("noisy", 3.5, shares=True)
+    engine = with_late_on_its_cpus(noisy)
+    told = reason(engine.create(AGAIN))
+    assert "who shares the CPUs 2-3 that it had before its restart would have to leave" in told
+    assert "anti-affinity at core to app=noisy" in told
+    assert told.endswith("stop or move default/late/main")
+    assert (cpus(engine, LATE), cpus(engine, noisy)) == ("2-3", "4-7")
+    assert not engine.decisions[LATE.id].unmet
+    engine.check()
+    engine.remove(AGAIN.id)
+    ended(engine, LATE)
+    assert placed(engine, AGAIN) == "2-3"
+
+
+def test_who_may_break_a_rule_makes_way_for_who_is_back() -> None:
+    noisy = container_of("noisy", 3.5, shares=True)
+    engine = engine_of(CORES)
+    first = container_of("first", 1, app="noisy")
+    late = container_of("late", 1.5, apart(term("core", "noisy")))
+    assert [placed(engine, one) for one in (first, IT, noisy)] == ["1", "2-3", "4-7"]
+    ended(engine, IT)
+    assert placed(engine, late) == "2-3"
+    assert placed(engine, AGAIN) == "2-3"
+    assert engine.decisions[late.id].unmet
+
+
+def test_who_is_back_has_other_cpus_before_it_is_refused() -> None:
+    """By the numbers nothing is left, as `runs` was there before."""
+    noisy = container_of("noisy", 0.5, shares=True)
+    engine = with_late_on_its_cpus(noisy)
+    runs = container_of("runs", 4, shares=True)
+    engine.adopt(replace(runs, cpus=CpuSet.parse("4-7"), mems=NodeSet.of(0)))
+    assert placed(engine, AGAIN) == "6-7"
+    assert engine.decisions[AGAIN.id].decided_by == MADE_WAY
+    assert (cpus(engine, LATE), cpus(engine, noisy)) == ("2-3", "4-5")
+    assert not engine.decisions[LATE.id].unmet
