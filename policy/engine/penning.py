@@ -140,6 +140,9 @@ class Penning:
         classified, pen = known[other.id], ledger.pens[pen.container_id]
         name = self.name_of(other, classified)
         if name is not None and (request := self.sizes.changed_request(name, pen, other)):
+            if pen.exclusive and request.total_milli > 1000 * len(pen.exclusive):
+                # Who is back is to find it where rules about that one let it be.
+                request = structs.replace(request, exclusive=len(pen.exclusive), shared_milli=0)
             self.bookings.resize(pen, request, self._judged(other, classified, pen))
             self._unmet.note_moved(pen.container_id)
 

@@ -75,3 +75,23 @@ def test_who_is_back_has_other_cpus_before_it_is_refused() -> None:
     assert engine.decisions[AGAIN.id].decided_by == MADE_WAY
     assert (cpus(engine, LATE), cpus(engine, noisy)) == ("2-3", "4-5")
     assert not engine.decisions[LATE.id].unmet
+
+
+def test_a_pen_that_is_short_grows_to_nowhere_when_one_leaves_it_who_may_be_back() -> None:
+    """Once that one is gone no rule keeps the pen from the socket of `far`."""
+    engine = engine_of("socket:2 core:6 mem:8G")
+    group = {"group.pinfold.dev/pod": "red"}
+    there = {"pool-name.pinfold.dev/pod": "socket #1"}
+    rules = apart(term("socket", "web"))
+    far = container_of("far", 1, rules, fails=True, annotations=there)
+    one, two = (container_of(name, 2, annotations=group) for name in ("one", "two"))
+    here = {"pool-selector.pinfold.dev/pod": "socket=0"}
+    web = container_of("web", 1, annotations=group)
+    taker = container_of("taker", 2, annotations=here, fails=True)
+    assert [placed(engine, each) for each in (far, one, web, two)][-1] == "1-5"
+    ended(engine, two)
+    assert placed(engine, taker) == "4-5"
+    assert placed(engine, replace(two, id=ContainerId("two-1"))) == "1-3"
+    engine.stop(web.id)
+    assert cpus(engine, one) == "1-3"
+    assert placed(engine, replace(web, id=ContainerId("web-1"))) == "1-3"
