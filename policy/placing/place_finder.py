@@ -16,9 +16,11 @@ from .growth import reserved_region
 from .hint_demand import pick_by_hints, suitable_cpus
 from .judging.judge import Judge
 from .judging.judgement import Judgement
+from .judging.restriction import Restriction
 from .lifting import Lift, make_room
 from .lineup import Lineup
 from .openings.breaking import degraded, has_broken_place
+from .openings.concessions import concessions
 from .openings.narrowing import find_narrowings
 from .openings.openings import Openings, OpeningSearch
 from .pool_choice import Chooser, Facts, within_rules
@@ -39,7 +41,8 @@ class ChosenPlace(Struct, frozen=True, kw_only=True):
     """None: all of the pool."""
     lifted: tuple[Grant, ...] = ()
     is_cleared: bool = False
-    """Whether all rules hold because residents make way."""
+    """Whether rules hold because residents make way: all of them, or all but those lost."""
+    lost: Judgement | None = None
 
     def cpus(self, request: Request, ledger: Ledger) -> int:
         """A mask of the cpus the container will run on."""
@@ -107,6 +110,7 @@ class PlaceFinder:
         if alone is not None:
             openings = degraded(alone)
             found = self._chosen(alone, lineup, openings) if openings else None
+        found = self._conceded(search, lineup, found) or found
         if found is None:
             # Not only rules stand in the way: what is missing beside them is the reason.
             return lineup if openings is None else within_rules(lineup, openings)
@@ -127,6 +131,35 @@ class PlaceFinder:
                 if grants is not None:
                     return structs.replace(found, lifted=grants, is_cleared=True)
         return None
+
+    def _conceded(
+        self, search: OpeningSearch, lineup: Lineup, found: ChosenPlace | None
+    ) -> ChosenPlace | None:
+        """A place where residents make way for some rules, if fewer break than where they stay.
+
+        `found`: the place where they stay.
+        """
+        if found is None and not lineup.feasible_pools():
+            # Rules leave no more than there is without them.
+            return None
+        fewest = None if found is None else self._broken(search, found, search.judgement)
+
+        def find(search: OpeningSearch) -> ChosenPlace | None:
+            strict = self._chosen(search, lineup, search.strict())
+            return strict or self._cleared(search, lineup)
+
+        best = None
+        for one in concessions(search, find):
+            broken = self._broken(search, one.place, one.lost)
+            if fewest is None or len(broken) < len(fewest):
+                fewest, best = broken, structs.replace(one.place, is_cleared=True, lost=one.lost)
+        return best
+
+    def _broken(
+        self, search: OpeningSearch, place: ChosenPlace, judgement: Judgement
+    ) -> tuple[Restriction, ...]:
+        cpus, own = place.cpus(search.request, self._ledger), place.exclusive.mask
+        return judgement.broken_by(cpus, own, self._tree.around(place.pool_id, cpus))
 
     def has_place(self, request: Request, facts: Facts, judgement: Judgement) -> bool:
         """Whether `find_by_rules` finds a place, with hardly a look at rules on a full machine."""
@@ -152,7 +185,9 @@ class PlaceFinder:
         if has_broken_place(unranked, feasible):
             return True
         alone = _without_companions(unranked)
-        return alone is not None and has_broken_place(alone, feasible)
+        if alone is not None and has_broken_place(alone, feasible):
+            return True
+        return self._conceded(search, lineup, None) is not None
 
     def has_room(self, request: Request, facts: Facts, judgement: Judgement) -> bool:
         """Whether there is a place where all rules that insist hold, and nobody makes way."""

@@ -129,9 +129,10 @@ class Placer:
             grant = self._narrowed(grant, choice.region)
             cpus = choice.cpus(request, self._ledger)
             own = grant.exclusive.mask
-            if not choice.is_cleared:
+            doubtful = choice.lost if choice.is_cleared else judgement
+            if doubtful is not None:
                 around = self._tree.around(grant.pool_id, cpus)
-                broken = judgement.broken_by(cpus, own, around)
+                broken = doubtful.broken_by(cpus, own, around)
             broken = (*broken, *judgement.passed_by(cpus))
             if own and broken:
                 # Of a domain of which it has all that they had they are out.

@@ -1,0 +1,73 @@
+"""Rules that hold nowhere are given up, and residents make way for the others all the same."""
+
+import pytest
+
+from pinfold.policy.model.container import Container
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    near,
+    placed,
+    prefer,
+    term,
+)
+
+ONE_NODE = "socket:1 core:8 mem:4G"
+"""Cpu 0 is reserved."""
+AWAY_FROM_IT = apart(term("core", "it"))
+ALONE = apart(term("numa", "it"))
+"""What nobody on the only NUMA node can have."""
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize(
+    "hopeless",
+    [
+        pytest.param(container_of("hopeless", 0.1, ALONE), id="of one that shares"),
+        pytest.param(container_of("hopeless", 1, ALONE), id="of one with a cpu of its own"),
+    ],
+)
+def test_a_resident_makes_way_though_the_rule_of_another_holds_nowhere(
+    hopeless: Container, *, fails: bool
+) -> None:
+    engine = engine_of(ONE_NODE)
+    sharer = container_of("sharer", 0.5, AWAY_FROM_IT, fails=fails)
+    placed(engine, sharer)
+    placed(engine, hopeless)
+    it = container_of("it", 1, shares=True)
+    placed(engine, it)
+    (told,) = engine.decisions[it.id].unmet
+    assert told.endswith(": in one NUMA node with default/hopeless/main")
+    assert not CpuSet.parse(cpus(engine, sharer)) & CpuSet.parse(cpus(engine, it))
+    engine.check()
+
+
+def test_a_resident_makes_way_though_a_rule_of_the_newcomers_own_holds_nowhere() -> None:
+    engine = engine_of(ONE_NODE)
+    sharer, neighbour = container_of("sharer", 0.5), container_of("neighbour", 0.5)
+    placed(engine, sharer)
+    placed(engine, neighbour)
+    it = container_of("it", 1, apart(term("core", "sharer"), term("numa", "neighbour")))
+    here = placed(engine, it)
+    (told,) = engine.decisions[it.id].unmet
+    assert told.endswith(": in one NUMA node with default/neighbour/main")
+    assert not CpuSet.parse(here) & CpuSet.parse(cpus(engine, sharer))
+
+
+def test_a_resident_makes_way_where_two_other_rules_exclude_each_other() -> None:
+    engine = engine_of("socket:2 numa:1 core:4 mem:4G")
+    first, second = (
+        container_of(name, 0.5, ALONE, annotations={"pool-name.pinfold.dev/pod": f"socket #{node}"})
+        for name, node in (("first", 0), ("second", 1))
+    )
+    friend = container_of("friend", 0.5, AWAY_FROM_IT | prefer(100, term("numa", "second")))
+    for one in (first, second, friend):
+        placed(engine, one)
+    it = container_of("it", 1, near(term("numa", "second")), shares=True)
+    placed(engine, it)
+    (told,) = engine.decisions[it.id].unmet
+    assert told.endswith(": in one NUMA node with default/second/main")
+    assert not CpuSet.parse(cpus(engine, friend)) & CpuSet.parse(cpus(engine, it))
