@@ -237,11 +237,14 @@ class Ledger:
         ledger._sharing = [dict(one) for one in self._sharing]
         return ledger
 
-    def spare_nobody(self) -> None:
-        """Keep no cpu for those who asked for none; only for a copy that is asked and dropped."""
+    def spare_only(self, spared: Collection[ContainerId]) -> None:
+        """Keep no cpu for those who asked for none, but for some; for a copy that is dropped."""
         self._zero_requests = [0] * len(self._zero_requests)
+        for grant in map(self.counted, spared):
+            for pool_id in (grant.pool_id, *self.tree.ancestors[grant.pool_id]):
+                self._zero_requests[pool_id] += not grant.shared_milli
         self._stale = set(range(len(self._zero_requests)))
-        self.narrowed.spare_nobody()
+        self.narrowed.spare_only(spared)
         self._slices.clear()
         self._spares.clear()
 

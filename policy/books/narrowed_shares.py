@@ -32,7 +32,8 @@ class NarrowedShares:
         self._picks: dict[tuple[int, int], int] = {}
         """Cpus kept for sets when that was worked out last, by what was left of them and the count:
         it is worked out whenever anything is taken, mostly elsewhere."""
-        self._is_sparing_nobody = False
+        self._spared: Collection[ContainerId] | None = None
+        """Those who asked for no cpu and are owed one all the same; None: all of them."""
 
     def copy(self) -> "NarrowedShares":
         """A copy with the same grants, which change apart from these."""
@@ -92,9 +93,9 @@ class NarrowedShares:
         if total:
             self._sums[cpus] = total
 
-    def spare_nobody(self) -> None:
-        """Owe no cpu to those who asked for none."""
-        self._is_sparing_nobody = True
+    def spare_only(self, spared: Collection[ContainerId]) -> None:
+        """Owe no cpu to those who asked for none, but for some."""
+        self._spared = spared
         self._owed = None
 
     def promised(self, cpus: int, counted: int, but: Grant | None = None) -> int:
@@ -135,9 +136,11 @@ class NarrowedShares:
 
     def _kept(self, free: int) -> int:
         by_set = dict(self._sums)
-        if not self._is_sparing_nobody:
-            for cpus, _ in self._shares.values():
-                by_set.setdefault(cpus, 0)
+        shares, spared = self._shares, self._spared
+        if spared is not None:
+            shares = {one: shares[one] for one in spared if one in shares}
+        for cpus, _ in shares.values():
+            by_set.setdefault(cpus, 0)
         for sets in self._beside.values():
             for one in sets:
                 by_set.setdefault(one.mask, 0)

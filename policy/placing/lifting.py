@@ -6,7 +6,7 @@ counts cpus for the whole node: what fits there must fit here. A lifted containe
 than before and keeps its memory.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,10 +33,12 @@ def make_room(
     ledger: Ledger,
     pools: tuple[PoolId, ...],
     is_bound: Callable[[ContainerId], bool] | None = None,
+    spared: Collection[ContainerId] = (),
 ) -> Lift | None:
     """The tightest of `pools` that has room once grants below it are lifted; None if none has.
 
     `is_bound`: whether rules hold a container or a pen where it is; without it they hold nobody.
+    `spared`: those who keep a cpu though they asked for none.
 
     Only where nothing fits otherwise: O(pools x grants).
     """
@@ -44,7 +46,7 @@ def make_room(
         return None
     tree = ledger.tree
     for pool_id in sorted(pools, key=lambda one: (-tree.pools[one].depth, one)):
-        lift = _lift(request, ledger, tree, pool_id, is_bound)
+        lift = _lift(request, ledger, tree, pool_id, is_bound, spared)
         if lift is not None:
             return lift
     return None
@@ -56,6 +58,7 @@ def _lift(
     tree: PoolTree,
     pool_id: PoolId,
     is_bound: Callable[[ContainerId], bool] | None,
+    spared: Collection[ContainerId],
 ) -> Lift | None:
     if ledger.room.grantable_milli[pool_id] < request.total_milli:
         return None
@@ -79,7 +82,7 @@ def _lift(
         if not tree.root.reserved:
             return None
         # At last no cpu is spared for who asked for none: they run on those of wider pools.
-        trial.spare_nobody()
+        trial.spare_only(spared)
         if not _fits(request, trial, pool_id):
             return None
     return Lift(pool_id=pool_id, lifted=tuple(lifted), ledger=trial)

@@ -279,7 +279,7 @@ class PlaceFinder:
             and (openings is None or not pool.cpus.mask & ~openings.regions[pool.id])
         ]
         is_bound = self._judge.is_bound if self._books.standing.rules else None
-        return make_room(request, self._ledger, tuple(pools), is_bound)
+        return make_room(request, self._ledger, tuple(pools), is_bound, facts.spared)
 
     def _take(self, request: Request, pool_id: PoolId, ledger: Ledger) -> tuple[CpuSet, CpuSet]:
         """The exclusive cpus of a feasible pool, and which of them are isolated."""

@@ -1,6 +1,6 @@
 """Plans of grants that fit requests: pool, cpus and memory; a plan changes nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -77,20 +77,25 @@ class Placer:
         request: Request,
         weights: Mapping[ContainerId, int],
         judgement: Judgement | None = None,
+        spared: Collection[ContainerId] = (),
     ) -> Placement | Failure:
         """The best grant for a request, or for what it falls back to.
 
         `weights` is the affinity of the container to those present, `judgement` what required and
-        preferred rules say of its place.
+        preferred rules say of its place. `spared`: see `Facts`.
         """
-        placement = self._plan(request, weights, judgement)
+        placement = self._plan(request, weights, judgement, spared)
         if isinstance(placement, Failure) and request.fallback is not None:
-            less = self.plan(request.fallback, weights, judgement)
+            less = self.plan(request.fallback, weights, judgement, spared)
             return placement if isinstance(less, Failure) else less
         return placement
 
     def _plan(
-        self, request: Request, weights: Mapping[ContainerId, int], judgement: Judgement | None
+        self,
+        request: Request,
+        weights: Mapping[ContainerId, int],
+        judgement: Judgement | None,
+        spared: Collection[ContainerId],
     ) -> Placement | Failure:
         memory = self._memory.choice(request)
         if request.cpu_type is CpuType.RESERVED and not self._tree.root.reserved:
@@ -106,6 +111,7 @@ class Placer:
             affinities=self._affinities(weights) if weights else (),
             hints=scores(self._tree, request.hints) if request.hints else (),
             misfits_class=misfits_class,
+            spared=spared,
         )
         if judgement is None:
             choice = self._finder.find(request, facts)

@@ -1,6 +1,6 @@
 """Choosing a pool: which pools are feasible for a request, and the rank of each of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeGuard
 
 from msgspec import Struct
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ..books.cpu_ledger import Ledger
 from ..cpus.cpu_priority import PriorityClasses
 from ..memory.memory_choice import MemoryChoice, ZoneSummary
+from ..model.container import ContainerId
 from ..model.cpu_preference import BurstLevel, CpuPriority
 from ..model.grant import Dropped, PoolId
 from ..model.request import CpuType, Isolation, Request
@@ -37,6 +38,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Product of the hint scores and of the non-zero ones; empty where there are no hints."""
     misfits_class: Sequence[int] = ()
     """1 where the pool's cpus do not suit the cpu class asked for; empty where none was."""
+    spared: Collection[ContainerId] = ()
+    """Those who keep a cpu of their pool whatever is asked for, though they asked for none."""
 
 
 class Ranking(Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from .judging.restriction import TOLD_MAX, Restriction, names_text
 from .nearby import Nearby
 from .openings.crowds import standing_cpus
 from .openings.narrowing import make_way
+from .place_finder import ROOM_MADE
 from .placer import Failure, Placement, Placer, grant_of
 
 RESTARTED: Final = "restarted"
@@ -29,6 +30,8 @@ RESTARTED: Final = "restarted"
 
 MADE_WAY: Final = "made_way"
 """What decides where one gets others, as some share those by now who can be nowhere else."""
+
+_LEFT_NONE: Final = "who asks for no CPU would be left none where rules hold"
 
 
 class RestartPlacer:
@@ -60,7 +63,7 @@ class RestartPlacer:
         """
         placer = self._placer
         found = None if last is None else self._again(request, last.grant, judgement)
-        placement = found or placer.plan(request, weights, judgement)
+        placement = found or self._anew(request, weights, judgement)
         if last is not None and found is None and isinstance(placement, Placement):
             placement = self._again_short(request, last.grant, judgement, placement)
         if last is not None and isinstance(placement, Failure):
@@ -68,6 +71,26 @@ class RestartPlacer:
         if runs and judgement is not None and isinstance(placement, Failure):
             yielding = placer.plan(request, weights, judgement.yielding())
             return yielding if isinstance(yielding, Placement) else placement
+        return placement
+
+    def _anew(
+        self, request: Request, weights: Mapping[ContainerId, int], judgement: Judgement | None
+    ) -> Placement | Failure:
+        """The best grant for a container, as for a newcomer.
+
+        Where it makes room no rule that insists may break by that: those who asked for no cpu keep
+        one then where they are.
+        """
+        spared: dict[ContainerId, Lost] = {}
+        placement = self._placer.plan(request, weights, judgement)
+        while isinstance(placement, Placement) and placement.decided_by == ROOM_MADE:
+            lost = {one.container.id: one for one in self._displacement.lost(placement.booking)}
+            if spared.keys() >= lost.keys():
+                break
+            spared |= lost
+            placement = self._placer.plan(request, weights, judgement, spared)
+        if spared and isinstance(placement, Failure):
+            return placement.because_of(_lost_text(_LEFT_NONE, tuple(spared.values())))
         return placement
 
     def _again(
@@ -174,7 +197,10 @@ class RestartPlacer:
             # It runs on them all the same.
             return self._back_on(0, request, last, judgement, failure)
         other = self._on_others(own, request, last, judgement, failure)
-        return other or failure.because_of(_lost_text(CpuSet(own), lost))
+        if other is not None:
+            return other
+        cpus = f"the CPUs {CpuSet(own)} that it had before its restart"
+        return failure.because_of(_lost_text(f"who shares {cpus} would have to leave them", lost))
 
     def _on_others(
         self,
@@ -290,14 +316,11 @@ class RestartPlacer:
         return self._placer.wherever(grant.container_id) if cpus is None else cpus.mask
 
 
-def _lost_text(cpus: CpuSet, lost: Sequence[Lost]) -> str:
-    """Why a container has not its cpus of before its restart back: what would break elsewhere."""
+def _lost_text(what: str, lost: Sequence[Lost]) -> str:
+    """What would become of residents, the rules that would break by it, and who could make room."""
     broken = {rule.name: rule.unmet_text for one in lost for rule in one.rules}
     told = list(broken.values())[:TOLD_MAX]
     if more := len(broken) - len(told):
         told.append(f"and {more} more rules")
     others = tuple([one.container for one in lost])
-    return (
-        f"who shares the CPUs {cpus} that it had before its restart would have to leave them: "
-        f"{'; '.join(told)} — to make room, stop or move {Needed.SOME.text(others)}"
-    )
+    return f"{what}: {'; '.join(told)} — to make room, stop or move {Needed.SOME.text(others)}"

@@ -17,7 +17,6 @@ from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, ContainerState
 from pinfold.policy.model.grant import Grant
-from pinfold.policy.placing.restart import RESTARTED
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet
@@ -148,7 +147,9 @@ class World:
             for rule in each.rules
             if not rule.is_anti and self.matches(each, rule) and self.is_near(each, rule)
         ]
+        before = set(self.broken_pairs())
         decision = self.engine.create(pod.container)
+        assert before >= set(self.broken_pairs()), "no newcomer breaks a rule of two others"
         self.note(f"create {pod.container.id} {pod.app} {pod.rules} {pod.fails}", decision.result)
         if not isinstance(decision.result, Grant):
             self.engine.remove(pod.container.id)
@@ -223,13 +224,10 @@ class World:
             self.pods[again.id] = dataclasses.replace(pod, container=again)
         else:
             self.engine.remove(again.id)
-        is_newcomer = decision.decided_by != RESTARTED
         for owner_id, other_id, rule in self.broken_pairs():
-            if again.id in (owner_id, other_id) or (owner_id, other_id, rule) in before:
-                continue
-            # Who asks for nothing may be left nothing by a newcomer, not by who is back.
-            is_told = is_newcomer and self.is_told(self.pods[owner_id], self.pods[other_id])
-            assert is_told, f"{owner_id} {rule} is broken by {other_id} as {again.id} is back"
+            if again.id not in (owner_id, other_id):
+                is_old = (owner_id, other_id, rule) in before
+                assert is_old, f"{owner_id} {rule} is broken by {other_id} as {again.id} is back"
 
     def reload(self) -> None:
         """Another configuration, by which nobody has to move."""

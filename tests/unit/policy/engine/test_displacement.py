@@ -1,5 +1,6 @@
 """Containers that restart where others came meanwhile whom rules that insist hold there."""
 
+import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
@@ -95,3 +96,24 @@ def test_a_pen_that_is_short_grows_to_nowhere_when_one_leaves_it_who_may_be_back
     engine.stop(web.id)
     assert cpus(engine, one) == "1-3"
     assert placed(engine, replace(web, id=ContainerId("web-1"))) == "1-3"
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_nobody_who_asks_for_no_cpu_is_driven_to_where_its_rule_that_insists_breaks(
+    *, fails: bool
+) -> None:
+    """On a machine that is full otherwise, as cpu 0 is reserved."""
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    here = {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+    it = container_of("it", 0, apart(term("numa", "other")), fails=fails)
+    placed(engine, container_of("other", 1, annotations=here))
+    assert placed(engine, it) == "4-7"
+    decision = engine.create(container_of("large", 6))
+    rule = "anti-affinity at numa to app=other (affinity.pinfold.dev/pod:1) of default/it/main"
+    told = f"{rule}: in one NUMA node with default/other/main"
+    assert cpus(engine, it) == ("4-7" if fails else "0")
+    assert list(engine.decisions[it.id].unmet) == ([] if fails else [told])
+    if fails:
+        said = f"would be left none where rules hold: {told} — to make room, stop or move {it.path}"
+        assert said in reason(decision)
+    engine.check()

@@ -12,6 +12,7 @@ from pinfold.policy.model.container import Container, ContainerId, QosClass, Res
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
+from tests.unit.topology.model.offline import without
 
 FRONT = {"group.pinfold.dev/pod": "front"}
 TWO_NODES = "socket:2 core:4 mem:8G"
@@ -65,7 +66,7 @@ def test_rules_of_a_container_that_shares_a_pen_hold_when_another_leaves_it() ->
 
 
 def test_everybody_is_told_whose_rules_break_as_a_pen_is_left_no_cpu() -> None:
-    """A guest that asks for nothing goes to where a rule keeps it from, as all is taken."""
+    """A guest goes to where a rule keeps it from: the last cpu that it had is offline."""
     engine = engine_of(TWO_NODES)
     owner = container_of("owner", 0.5, apart(term("socket", "guest")), app="owner", fails=True)
     guest = container_of("guest", 0, app="guest", annotations=FRONT, shares=True)
@@ -74,7 +75,7 @@ def test_everybody_is_told_whose_rules_break_as_a_pen_is_left_no_cpu() -> None:
     assert not cpus(engine, owner) & there
     pod = {"group.pinfold.dev/pod": "back"}
     create(engine, *(container_of(f"w{n}", 1, app="w", annotations=pod) for n in range(5)))
-    create(engine, container_of("last", 1, app="w"))
+    engine, _ = engine.reconfigured(engine.config, without(engine.machine, cpus(engine, guest)))
     assert not cpus(engine, guest) & there
     told = engine.decisions[owner.id].unmet + engine.decisions[guest.id].unmet
     assert any(owner.path in text for text in told)

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container, ContainerId, QosClass
+from pinfold.policy.model.container import Container, ContainerId, ContainerState, QosClass
 from pinfold.policy.model.grant import Refusal
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
@@ -393,8 +393,12 @@ def test_who_was_driven_out_has_a_place_as_soon_as_somebody_leaves_where_its_rul
         for number in (0, 2, 3)
     ]
     assert [placed(engine, one) for one in noisy] == ["1", "4", "6"]
+    # It began while the daemon was away.
     wide = container_of("wide", 2, annotations=at[1])
-    assert placed(engine, wide) == "2-3"
+    began = replace(wide, state=ContainerState.RUNNING, cpus=CpuSet.parse("2-3"))
+    listed, advice = (*as_listed(engine), began), engine.snapshot().advice()
+    engine = engine_of("socket:2 numa:2 core:2 mem:4G")
+    engine.synchronize(listed, advice)
     kept_apart, told = engine.decisions[alone.id].unmet
     assert kept_apart.startswith("anti-affinity")
     engine.remove(noisy[2].id)
