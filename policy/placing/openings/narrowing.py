@@ -5,6 +5,7 @@ required rule holds where they are, and only as far as their request still fits.
 a pen make way together.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -67,6 +68,8 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     everything = search.tree.root.cpus.mask & ~blocked
     for one in own:
         everything &= ~one.forbidden
+    # Wherever the newcomer is they leave, and what they were promised goes along.
+    search = dataclasses.replace(search, narrowed=_without(movable, ledger.narrowed))
     standing = _in_the_way(movable, ledger)
     regions = search.regions(everything, own)
     looks = _TRIES_MAX // sum([len(some) for some in standing.values()]) + 1
@@ -88,6 +91,17 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
         if not has_left:
             # Who can leave no domain of the only level leaves no two of them.
             return
+
+
+def _without(movable: _Movable, narrowed: NarrowedShares) -> NarrowedShares:
+    """The narrowed shares of others."""
+    leaving = [one for one in movable if one in narrowed.ids]
+    if not leaving:
+        return narrowed
+    others = narrowed.copy()
+    for one in leaving:
+        others.drop(one)
+    return others
 
 
 def make_way(judgement: Judgement, cpus: int, books: Books) -> tuple[Grant, ...]:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from ....topology.model.machine import Level
 from ...books.cpu_ledger import Ledger
+from ...books.narrowed_shares import NarrowedShares
 from ...model.grant import Dropped
 from ...model.request import Isolation, Request
 from ...pools.pool_tree import PoolTree
@@ -50,6 +51,8 @@ class OpeningSearch:
     judgement: Judgement
     tree: PoolTree
     ledger: Ledger
+    narrowed: NarrowedShares | None = None
+    """The narrowed shares without those that make way; None: those of the ledger."""
     _slices: dict[int, int] = field(init=False, default_factory=dict[int, int])
     _own: dict[tuple[int, int], int] = field(init=False, default_factory=dict[tuple[int, int], int])
     _kept: dict[int, int] = field(init=False, default_factory=dict[int, int])
@@ -286,7 +289,7 @@ class OpeningSearch:
             return True
         if region in self._short:
             return False
-        if ledger.room_within(pool.id, region) >= wanted:
+        if ledger.room_within(pool.id, region, narrowed=self.narrowed) >= wanted:
             return True
         if not request.wants_isolated and self.tree.is_in_leaf(region):
             self._short.add(region)

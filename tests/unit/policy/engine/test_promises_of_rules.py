@@ -623,3 +623,16 @@ def test_no_rule_is_told_as_broken_by_whom_a_newcomer_drives_from_its_cpus() -> 
     own = container_of("own", 1, rules)
     assert placed(engine, own) == "1"
     assert not is_told(engine, "", own)
+
+
+def test_who_made_way_makes_way_for_one_that_shares_whatever_it_was_promised_on_those_cpus() -> (
+    None
+):
+    """It fits on what is left to it, and takes its promise along."""
+    engine = engine_of("socket:1 core:8 mem:4G")
+    wide = container_of("wide", 3.5, apart(term("core", "it")), fails=True)
+    first, second = container_of("first", 1, app="it"), container_of("second", 0.1, app="it")
+    assert [placed(engine, one) for one in (wide, first)] == ["1-7", "1"]
+    assert cpus(engine, wide) == "2-7"
+    assert placed(engine, second) == "2"
+    assert cpus(engine, wide) == "3-7"
