@@ -32,7 +32,7 @@ class PenBookings:
         """`is_bound`: whether rules hold a container or a pen where it is."""
         self._books = books
         self._placer = placer
-        self._planner = PenPlanner(books, is_bound)
+        self._planner = PenPlanner(books, is_bound, placer.displacement)
         self._last: dict[ContainerId, Grant] = {}
         """Pens that ended, the oldest forgotten first: who is restarted finds its cpus again."""
 

@@ -12,6 +12,7 @@ from ..memory.offers import Offer
 from ..model.container import ContainerId
 from ..model.grant import Grant
 from ..model.request import Request
+from ..placing.displacement import Displacement
 from ..placing.growth import closed_pools
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.restriction import Restriction
@@ -24,9 +25,15 @@ from ..placing.restart import RESTARTED
 class PenPlanner:
     """Plans sizes of pens from what the books have left."""
 
-    def __init__(self, books: Books, is_bound: Callable[[ContainerId], bool]) -> None:
+    def __init__(
+        self,
+        books: Books,
+        is_bound: Callable[[ContainerId], bool],
+        displacement: Displacement,
+    ) -> None:
         """`is_bound`: whether rules hold a container or a pen where it is."""
         self._books = books
+        self._displacement = displacement
         self._is_bound = is_bound
         self._resizer = Resizer(books)
 
@@ -93,8 +100,20 @@ class PenPlanner:
     ) -> Placement:
         """The size that a pen had when a container left it that is back, as far as is nobody's own.
 
-        `failure`: why the pen cannot grow otherwise.
+        And as nobody is driven out for whom a rule that insists would break by that. `failure`: why
+        the pen cannot grow otherwise.
         """
+        found = self._as_then(pen, then, request, allowed, failure)
+        for spared in (self._books.ledger.owed, -1):
+            if not self._displacement.lost(found.booking):
+                break
+            others = ~spared if allowed is None else allowed & ~spared
+            found = self._as_then(pen, then, request, others, failure)
+        return found
+
+    def _as_then(
+        self, pen: Grant, then: Grant, request: Request, allowed: int | None, failure: Failure
+    ) -> Placement:
         books, root = self._books, self._books.tree.root
         sharable, isolated = (
             books.ledger.free_sharable[root.id],

@@ -52,7 +52,7 @@ class Displacement:
         after.ledger = books.ledger.copy()
         for one in booking.lifted:
             after.ledger.repool(one)
-        after.ledger.add(booking.grant)
+        after.ledger.repool(booking.grant)
         before = books.ledger.counted
         driven_out = [
             one for one in homeless(after) if not is_homeless(before(one.container_id), books)

@@ -42,7 +42,8 @@ class RestartPlacer:
     ) -> None:
         """Reads the books, never changes them. `classified`: what residents ask for."""
         self._books = books
-        self._displacement = Displacement(books, classified)
+        self.displacement = Displacement(books, classified)
+        """Whom bookings would drive out."""
         self._placer = placer
         self._tree = books.tree
         self._ledger = books.ledger
@@ -84,7 +85,7 @@ class RestartPlacer:
         spared: dict[ContainerId, Lost] = {}
         placement = self._placer.plan(request, weights, judgement)
         while isinstance(placement, Placement) and placement.decided_by == ROOM_MADE:
-            lost = {one.container.id: one for one in self._displacement.lost(placement.booking)}
+            lost = {one.container.id: one for one in self.displacement.lost(placement.booking)}
             if spared.keys() >= lost.keys():
                 break
             spared |= lost
@@ -190,7 +191,7 @@ class RestartPlacer:
         found = self._back_on(own, request, last, judgement, failure)
         if isinstance(found, Failure) or not own:
             return found
-        lost = self._displacement.lost(found.booking)
+        lost = self.displacement.lost(found.booking)
         if not lost:
             return found
         if held.cpu_type is CpuType.PRESERVE:
@@ -223,7 +224,7 @@ class RestartPlacer:
         found = self._back_on(kept | further, request, last, judgement, failure)
         if isinstance(found, Failure) or any(not one.can_break for one in found.broken):
             return None
-        if self._displacement.lost(found.booking):
+        if self.displacement.lost(found.booking):
             return None
         return replace(found, decided_by=MADE_WAY, objection="")
 

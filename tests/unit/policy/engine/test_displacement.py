@@ -117,3 +117,24 @@ def test_nobody_who_asks_for_no_cpu_is_driven_to_where_its_rule_that_insists_bre
         said = f"would be left none where rules hold: {told} — to make room, stop or move {it.path}"
         assert said in reason(decision)
     engine.check()
+
+
+def test_a_pen_that_somebody_is_back_to_drives_out_nobody_whom_a_rule_keeps_there() -> None:
+    """It stays short of what it had."""
+    engine = engine_of(CORES)
+    group = {"group.pinfold.dev/pod": "red"}
+    one, two = (container_of(name, 2, annotations=group) for name in ("one", "two"))
+    first = container_of("first", 1, app="noisy")
+    noisy = container_of("noisy", 1.5, shares=True)
+    assert [placed(engine, each) for each in (first, one, two, noisy)] == ["1", "2-3", "2-5", "6-7"]
+    ended(engine, two)
+    assert placed(engine, LATE) == "4-5"
+    again = replace(two, id=ContainerId("two-1"))
+    assert placed(engine, again) == "2-3"
+    assert (cpus(engine, LATE), cpus(engine, noisy)) == ("4-5", "6-7")
+    assert not engine.decisions[LATE.id].unmet
+    assert "no room to grow to 4 exclusive CPUs" in engine.decisions[again.id].problems[-1].what
+    engine.stop(again.id)
+    engine.remove(again.id)
+    ended(engine, LATE)
+    assert placed(engine, replace(two, id=ContainerId("two-2"))) == "2-5"
