@@ -99,7 +99,8 @@ class RestartPlacer:
     ) -> Placement | None:
         """The grant that a container held before its restart; None where that is not free.
 
-        Its rules are not judged again, but for those that keep it and others apart.
+        Its rules are not judged again, but for those that keep it and others apart: who made way
+        for it before does so again.
         """
         ledger, pool_id, own = self._ledger, held.pool_id, held.exclusive.mask
         if held.cpu_type is request.cpu_type is CpuType.RESERVED and judgement is not None:
@@ -122,20 +123,32 @@ class RestartPlacer:
         memory = self._memory.choice(request)
         if isinstance(memory.zone(pool_id), Dropped):
             return None
-        for one in judgement.restrictions() if judgement is not None else ():
-            if one.blockers and one.is_broken_by(own | shared, pool_id):
-                return None
         offer = memory.offer(pool_id)
         grant = grant_of(request, pool_id, held.exclusive, held.isolated, offer)
         placement = Placement(booking=Booking(grant=grant, offer=offer), decided_by=RESTARTED)
         if judgement is None:
             return placement
-        placement = self._kept(placement, judgement, own | shared, ())
-        around = self._tree.around(pool_id, own | shared)
-        told = judgement.told_at(own | shared, around)
+        cpus, narrowed = own | shared, tuple[Grant, ...]()
+        rules = judgement.restrictions()
+        unmet = [one for one in rules if one.blockers and one.is_broken_by(cpus, pool_id)]
+        if unmet:
+            narrowed = make_way(judgement, self._wide(grant, cpus, judgement), self._books)
+            if not narrowed or self._near(unmet, cpus, own, self._reaches(narrowed)):
+                return None
+        placement = self._kept(placement, judgement, cpus, narrowed)
+        told: Sequence[Restriction] = judgement.told_at(cpus, self._tree.around(pool_id, cpus))
+        if narrowed:
+            told = self._near(told, cpus, own, self._reaches(narrowed))
         # Of rules that keep containers apart those are left that do not bind it.
         broken = tuple(one for one in told if one.closed_pools or one.blockers)
         return replace(placement, broken=broken)
+
+    def _wide(self, grant: Grant, cpus: int, judgement: Judgement) -> int:
+        """These cpus of a container, and those of its pool that others give back to it."""
+        if not grant.has_shared_part:
+            return cpus
+        kept = kept_in(judgement.of_growth(), grant, cpus, self._books)
+        return cpus | standing_cpus(kept, self._ledger)
 
     def _again_short(
         self, request: Request, held: Grant, judgement: Judgement | None, found: Placement
@@ -269,11 +282,7 @@ class RestartPlacer:
         told = judgement.told_at(cpus, self._tree.around(held.pool_id, cpus))
         broken, narrowed = self._near(told, cpus, own, {}), tuple[Grant, ...]()
         if any(one.blockers for one in broken):
-            wide = cpus
-            if grant.has_shared_part:
-                # What others give back of its pool is for it, too, and then it is there.
-                wide |= standing_cpus(kept_in(judgement.of_growth(), grant, cpus, books), ledger)
-            narrowed = make_way(judgement, wide, books)
+            narrowed = make_way(judgement, self._wide(grant, cpus, judgement), books)
             if narrowed and is_short:
                 # They are not in its way any more.
                 placement = replace(placement, objection=str(zone))

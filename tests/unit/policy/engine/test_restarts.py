@@ -688,3 +688,26 @@ def test_who_made_way_makes_way_once_more_where_too_much_is_promised(
     ended(engine, again.id)
     assert cpus(engine, wide) == "1-11"
     engine.check()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("shares", [True, False])
+def test_who_made_way_does_so_again_though_there_is_room_elsewhere_by_now(
+    *, fails: bool, shares: bool
+) -> None:
+    """The memory of who restarts is at its NUMA node."""
+    engine = engine_of("socket:2 core:4 mem:4G")
+    filler = container_of("filler", 2, annotations={"pool-name.pinfold.dev/pod": "socket #0"})
+    wide = container_of("wide", 0.5, apart(term("core", "it")), fails=fails)
+    it = container_of("it", 2, shares=shares)
+    assert [placed(engine, one) for one in (filler, wide)] == ["1-2", "4-7"]
+    there = placed(engine, it)
+    assert there == "4-5"
+    engine.stop(filler.id)
+    engine.remove(filler.id)
+    engine.stop(it.id)
+    assert cpus(engine, wide) == "4-7"
+    again = replace(it, id=ContainerId("it-1"))
+    assert (placed(engine, again), cpus(engine, wide)) == ("4-5", "6-7")
+    assert engine.decisions[again.id].decided_by == RESTARTED
+    assert not engine.decisions[again.id].unmet
