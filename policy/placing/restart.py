@@ -31,7 +31,7 @@ RESTARTED: Final = "restarted"
 MADE_WAY: Final = "made_way"
 """What decides where one gets others, as some share those by now who can be nowhere else."""
 
-_LEFT_NONE: Final = "who asks for no CPU would be left none where rules hold"
+_LEFT_NONE: Final = "who asks for no CPU would be left none where rules hold:"
 
 
 class RestartPlacer:
@@ -213,8 +213,8 @@ class RestartPlacer:
         other = self._on_others(own, request, last, judgement, failure)
         if other is not None:
             return other
-        cpus = f"the CPUs {CpuSet(own)} that it had before its restart"
-        return failure.because_of(_lost_text(f"who shares {cpus} would have to leave them", lost))
+        had = f"{CpuSet(own)} that it had before its restart would have to leave them:"
+        return failure.because_of(_lost_text(f"who shares the CPUs {had}", lost))
 
     def _on_others(
         self,
@@ -333,4 +333,4 @@ def _lost_text(what: str, lost: Sequence[Lost]) -> str:
     if more := len(broken) - len(told):
         told.append(f"and {more} more rules")
     others = tuple([one.container for one in lost])
-    return f"{what}: {'; '.join(told)} — to make room, stop or move {Needed.SOME.text(others)}"
+    return f"{what} {'; '.join(told)} — to make room, stop or move {Needed.SOME.text(others)}"
