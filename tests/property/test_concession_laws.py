@@ -55,23 +55,26 @@ def newest(machine: str, containers: Sequence[Container]) -> Decision:
     return decisions[-1]
 
 
+def assert_costs_no_other_rule(
+    machine: str, extra: Container, residents: Sequence[Container], it: Container
+) -> None:
+    """A rule between the newcomer and one more resident changes nothing for all others."""
+    without = newest(machine, (*residents, it))
+    beside = newest(machine, (*residents, extra, it))
+    assert isinstance(beside.result, Refusal) == isinstance(without.result, Refusal)
+    lost = [text for text in beside.unmet if extra.path not in text]
+    assert len(lost) == len(without.unmet)
+
+
 @given(st.sampled_from(MACHINES), pods("one"), pods("two"), pods("it"))
 def test_a_rule_that_holds_nowhere_costs_no_other_rule(
     machine: str, one: Container, two: Container, it: Container
 ) -> None:
-    without = newest(machine, (one, two, it))
-    beside = newest(machine, (one, two, HOPELESS, it))
-    assert isinstance(beside.result, Refusal) == isinstance(without.result, Refusal)
-    lost = [text for text in beside.unmet if HOPELESS.path not in text]
-    assert len(lost) == len(without.unmet)
+    assert_costs_no_other_rule(machine, HOPELESS, (one, two), it)
 
 
 @given(st.sampled_from(MACHINES), pods("one"), pods("two"), pods("it", has_hopeless=True))
 def test_one_of_its_own_that_holds_nowhere_costs_a_newcomer_no_other(
     machine: str, one: Container, two: Container, it: Container
 ) -> None:
-    without = newest(machine, (one, two, it))
-    beside = newest(machine, (one, two, NEIGHBOUR, it))
-    assert isinstance(beside.result, Refusal) == isinstance(without.result, Refusal)
-    lost = [text for text in beside.unmet if NEIGHBOUR.path not in text]
-    assert len(lost) == len(without.unmet)
+    assert_costs_no_other_rule(machine, NEIGHBOUR, (one, two), it)
