@@ -1,16 +1,21 @@
 """The reading of all gauges."""
 
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
+from typing import Final
 
 from ....topology.model.machine import Machine
 from ....topology.sets.cpuset import CpuSet
 from ...pools.pool_tree import PoolTree
+from ..decision import Decision
 from ..snapshot import Snapshot
 from .cpu_gauges import CpuLabels, cpu_gauges
 from .gauge import SYSTEM, Gauge, Labels
 from .kept_loads import KeptLoads
 from .node_gauges import node_gauges
 from .zone_gauges import PoolZones, zone_gauges
+
+_UNMET_OF: Final[Callable[[Decision], tuple[str, ...]]] = attrgetter("unmet")
 
 
 class GaugeReader:
@@ -43,7 +48,7 @@ class GaugeReader:
         yield from zone_gauges(snapshot, self._zones, loads.pool_loads(snapshot))
         yield from node_gauges(snapshot.machine, loads.nodes, used_bytes)
         yield from cpu_gauges(loads, self._cpus, self._cpu_labels)
-        unmet = sum([len(one.unmet) for one in snapshot.decisions.values()])
+        unmet = sum(map(len, map(_UNMET_OF, snapshot.decisions.values())))
         yield Gauge(
             name="policy.rule.unmet.count",
             unit="",

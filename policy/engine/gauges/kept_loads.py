@@ -93,11 +93,12 @@ class KeptLoads:
     def _look(self, snapshot: Snapshot, grant: Grant) -> "_Held":
         container_id = grant.container_id
         told = snapshot.pinnings.get(container_id)
-        if told is None or not told.cpus:
-            self._unsure.add(container_id)
-        else:
+        cpus = None if told is None else told.cpus
+        if cpus:
             self._unsure.discard(container_id)
-        cpus = snapshot.cpus_of(container_id)
+        else:
+            self._unsure.add(container_id)
+            cpus = snapshot.cpus_of(container_id)
         held = self._held[container_id] = _Held(
             grant=grant,
             cpus=0 if cpus is None else cpus.mask,

@@ -5,18 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from msgspec import Struct
-
 from ....topology.model.machine import Level
 from ...model.container import Container, ContainerId
-from ...model.grant import PoolId
+from ...model.grant import Grant, PoolId
 from ...placing.classifier import Classified
 from ...pools.closeness import Closeness
 from ...pools.domains import Domains
 from ...pools.pool_tree import PoolTree
-from ...rules.affinity import AffinityRule
 from ...rules.affinity_index import AffinityIndex
-from ..snapshot import Snapshot
+from ..snapshot import Snapshot, changed_ids
 from .layers import Layer, LevelLayer, WeightLayer
 from .term_owners import TermOwners
 from .wishes import Wishes, WishSum, summed, weigh_wishes
@@ -32,8 +29,14 @@ class SatisfiedWeight:
     def __init__(self) -> None:
         self._tree: PoolTree | None = None
         self._scale = 1
-        self._known: dict[ContainerId, _Known] = {}
         self._pools: dict[ContainerId, PoolId] = {}
+        """Of every container that counts."""
+        self._wishful: set[ContainerId] = set()
+        """Those of them that have rules about pools, or about how they are spread."""
+        # Of the snapshot before: of a thousand containers few are others in the next one.
+        self._containers: Mapping[ContainerId, Container] = {}
+        self._classified: Mapping[ContainerId, Classified] = {}
+        self._grants: Mapping[ContainerId, Grant] = {}
         self._index = AffinityIndex()
         self._owners = TermOwners()
         self._sums: dict[Level | None, _Sum] = {}
@@ -49,44 +52,48 @@ class SatisfiedWeight:
         """
         if snapshot.tree is not self._tree:
             self._begin(snapshot)
-        for container_id in self._gone(snapshot):
+        grants, pools = snapshot.grants, self._pools
+        gone = self._gone(snapshot)
+        for container_id in gone:
             pause()
             self._drop(container_id)
-        pools = self._pools
+        changed = list(changed_ids(self._grants, grants, grants))
         moved = [
-            (one, grant.pool_id)
-            for one, grant in snapshot.grants.items()
-            if pools.get(one, grant.pool_id) != grant.pool_id
+            one for one in changed if pools.get(one, grants[one].pool_id) != grants[one].pool_id
         ]
-        for container_id, pool_id in moved:
+        for container_id in moved:
             pause()
-            self._move(container_id, pool_id)
-        news = [one for one in snapshot.grants if one not in self._known]
+            self._move(container_id, grants[container_id].pool_id)
+        news = [
+            one for one in dict.fromkeys((*changed, *gone)) if one in grants and one not in pools
+        ]
         for container_id in news:
             pause()
             self._add(snapshot, container_id)
         self._add_levels(snapshot, news, pause)
         pause()
+        # Only now: after a fault in between, everything is still to be taken over.
+        self._containers, self._classified = snapshot.containers, snapshot.classified
+        self._grants = grants
         if self._unbounded:
             return weigh_wishes(snapshot)
-        return summed(snapshot, [one.sum for one in self._sums.values()], self._scale)
+        return summed(
+            snapshot, [one.sum for one in self._sums.values()], self._scale, self._wishful
+        )
 
     def _gone(self, snapshot: Snapshot) -> list[ContainerId]:
         """Containers that are not placed any more, or of which something was said anew."""
-        # A call for each of a thousand takes longer than all the rest.
-        grants, containers = snapshot.grants, snapshot.containers
-        classified = snapshot.classified
-        return [
-            one
-            for one, known in self._known.items()
-            if one not in grants
-            or containers[one] is not known.container
-            or classified.get(one) is not known.classified
-        ]
+        known, grants = self._pools, snapshot.grants
+        anew = {
+            *changed_ids(self._containers, snapshot.containers, known),
+            *changed_ids(self._classified, snapshot.classified, known),
+        }
+        return [one for one in known if one not in grants or one in anew]
 
     def _begin(self, snapshot: Snapshot) -> None:
         tree, closeness = snapshot.tree, Closeness(snapshot.tree)
-        self._known, self._pools = {}, {}
+        self._pools, self._wishful = {}, set()
+        self._containers, self._classified, self._grants = {}, {}, {}
         self._index, self._unbounded = AffinityIndex(), set()
         self._owners = TermOwners()
         layer = WeightLayer(tree=tree, worths=tuple(closeness.own), weights={})
@@ -95,11 +102,12 @@ class SatisfiedWeight:
 
     def _drop(self, container_id: ContainerId) -> None:
         self._unbounded.discard(container_id)
+        self._wishful.discard(container_id)
         self._index.remove(container_id)
         self._owners.remove(container_id)
         for one in self._sums.values():
             one.drop(container_id, self._pools)
-        del self._known[container_id], self._pools[container_id]
+        del self._pools[container_id]
 
     def _move(self, container_id: ContainerId, pool_id: PoolId) -> None:
         for one in self._sums.values():
@@ -109,19 +117,21 @@ class SatisfiedWeight:
     def _add(self, snapshot: Snapshot, container_id: ContainerId) -> None:
         """Know a container, with the pairs of rules without a level."""
         container = snapshot.containers[container_id]
-        known = _Known(container, snapshot.classified.get(container_id))
-        self._known[container_id] = known
+        known = snapshot.classified.get(container_id)
+        own_rules = () if known is None else known.rules
         self._pools[container_id] = snapshot.grants[container_id].pool_id
-        found = self._index.affinities(container, known.rules)
+        found = self._index.affinities(container, own_rules)
         if not found.is_whole:
             self._unbounded.add(container_id)
         # As symmetric ones they are found by who comes later: here a rule counts, whoever comes.
-        rules = [replace(rule, is_symmetric=True) for rule in known.rules]
+        rules = [replace(rule, is_symmetric=True) for rule in own_rules]
         self._index.add(container, rules)
         # At once: the next one would look through all those that are not filed.
         self._index.file()
-        if known.classified is not None:
-            self._owners.add(container, known.classified.placement.preferred)
+        if known is not None:
+            self._owners.add(container, known.placement.preferred)
+            if known.placement.pool_preferred or known.placement.spread:
+                self._wishful.add(container_id)
         self._sums[None].add(container_id, found.weights, self._pools)
 
     def _add_levels(
@@ -148,19 +158,6 @@ class SatisfiedWeight:
     def _layer(self, snapshot: Snapshot, level: Level) -> Layer:
         domains = Domains(snapshot.machine, snapshot.supply.allowed)
         return LevelLayer.of(snapshot.tree, domains, level, self._scale, {})
-
-
-class _Known(Struct, frozen=True):
-    """A placed container, with its rules."""
-
-    container: Container
-    classified: Classified | None
-    """None where it could not be read."""
-
-    @property
-    def rules(self) -> tuple[AffinityRule, ...]:
-        """Its rules without a level."""
-        return () if self.classified is None else self.classified.rules
 
 
 class _Sum:

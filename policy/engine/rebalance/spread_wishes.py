@@ -1,7 +1,7 @@
 """Preferred spread rules that do not hold where their owners are."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ....topology.model.machine import Level
 from ....topology.sets.cpuset import iter_bits
@@ -13,14 +13,14 @@ from ...rules.podaffinity.term import container_labels
 from ..snapshot import Snapshot
 
 
-def uneven_spreads(snapshot: Snapshot) -> Mapping[Level, int]:
-    """The number of preferred spread rules that do not hold, by level.
+def uneven_spreads(snapshot: Snapshot, owners: Collection[ContainerId]) -> Mapping[Level, int]:
+    """The number of preferred spread rules of some placed containers that do not hold, by level.
 
     O(containers x different rules of a namespace).
     """
     rules = [
         (snapshot.containers[one], rule)
-        for one in snapshot.grants
+        for one in owners
         if (known := snapshot.classified.get(one)) is not None
         for rule in known.placement.spread
         if not rule.is_required and rule.selector is not None

@@ -1,12 +1,13 @@
 """Wishes of containers at one moment: how much of them is met, and which are not met at all."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from msgspec import Struct, field
 
 from ....topology.model.machine import Level
+from ...model.container import ContainerId
 from ...pools.pool_labels import pool_labels
 from ..snapshot import Snapshot
 from .layers import Layer
@@ -67,16 +68,22 @@ def weigh_wishes(snapshot: Snapshot) -> Wishes:
                 # Each pair once.
                 if one < other and one in pools and other in pools:
                     found.count(weight, pools[one], pools[other])
-    return summed(snapshot, sums, objective.scale)
+    return summed(snapshot, sums, objective.scale, snapshot.grants)
 
 
-def summed(snapshot: Snapshot, sums: list[WishSum], scale: int) -> Wishes:
-    """The wishes that the sums over layers come to, with the snapshot's for pools and spread."""
+def summed(
+    snapshot: Snapshot, sums: list[WishSum], scale: int, wishful: Collection[ContainerId]
+) -> Wishes:
+    """The wishes that the sums over layers come to, with the snapshot's for pools and spread.
+
+    `wishful`: the placed containers that may have rules about these.
+    """
     unmet = Counter[WishKey]()
     for one in sums:
         unmet.update(one.unmet)
-    unmet[POOL, None] = _missed_pools(snapshot)
-    unmet.update({(SPREAD, level): count for level, count in uneven_spreads(snapshot).items()})
+    unmet[POOL, None] = _missed_pools(snapshot, wishful)
+    spreads = uneven_spreads(snapshot, wishful)
+    unmet.update({(SPREAD, level): count for level, count in spreads.items()})
     return Wishes(
         satisfied=sum(one.satisfied for one in sums),
         wished=sum(one.wished for one in sums),
@@ -85,11 +92,11 @@ def summed(snapshot: Snapshot, sums: list[WishSum], scale: int) -> Wishes:
     )
 
 
-def _missed_pools(snapshot: Snapshot) -> int:
+def _missed_pools(snapshot: Snapshot, wishful: Collection[ContainerId]) -> int:
     """The number of preferred rules about pools that do not hold where their containers are."""
     rules = [
-        (grant.pool_id, rule)
-        for one, grant in snapshot.grants.items()
+        (snapshot.grants[one].pool_id, rule)
+        for one in wishful
         if (known := snapshot.classified.get(one)) is not None
         for rule in known.placement.pool_preferred
         if rule.term.expressions
