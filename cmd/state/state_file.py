@@ -179,8 +179,12 @@ class StateFile:
 
 
 def _sorted_json(value: object) -> bytes:
-    # Page sizes and an operator's free mappings may have numbers for keys, which cannot be sorted.
-    return msgspec.json.encode(msgspec.to_builtins(value, str_keys=True), order="sorted")
+    try:
+        return msgspec.json.encode(value, order="sorted")
+    except TypeError:
+        # Page sizes and an operator's free mappings may have numbers for keys, which cannot be
+        # sorted; for all others that takes three times as long.
+        return msgspec.json.encode(msgspec.to_builtins(value, str_keys=True), order="sorted")
 
 
 def _parse(path: Path, data: bytes) -> State:
