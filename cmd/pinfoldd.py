@@ -6,46 +6,39 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from ..nri.dispatch.report import Report
 from ..nri.plugin.cri_socket_paths import AUTO
 from ..policy.configuration.config import Log, LogFormat, LogLevel
 from ..policy.configuration.config_text import CheckedConfig
 from ..policy.model.cpuset_conflicts import runc_warning
 from ..topology.sets.base_errors import PinfoldError
+from .attendants import Attendants
 from .commands.exit_status import FAULT, StatusCommand
-from .control.background_rebalance import REBALANCE_SECONDS, BackgroundRebalance
 from .control.control_server import ControlServer
 from .control.control_socket import place_control_socket
-from .control.decision_journal import DecisionJournal
-from .control.history.history_keeper import HistoryKeeper
 from .daemon.chores import live_root, plan_chores
 from .daemon.config_file import load_config, read_file
 from .daemon.config_watch import ConfigWatch
 from .daemon.cpuset_conflicts import read_managers
-from .daemon.daemon import Command, Daemon, memory_bytes, reload_configuration
-from .daemon.garbage_collection import LOOK_SECONDS, Garbage
+from .daemon.daemon import Command, Daemon, memory_bytes
 from .daemon.hint_sources import find_surroundings
 from .daemon.machine_source import machine_of, machine_options
 from .daemon.runtimes import DEFAULT_SOCKET, Access, find_runtime, is_preinstalled
 from .daemon.sd_notify import Notifier
+from .daemon_reports import DaemonReports
 from .kernel.tuner import Tuner, tuner_below
-from .metrics.event_counts import EventCounts
 from .metrics.metrics_server import MetricsServer
 from .report.daemon_logger import DaemonLogger
 from .report.decision_log import DecisionLog
 from .report.log_setup import end_logging
 from .report.path_type import FolderType, PathType
-from .report.trace_report import TraceReport
-from .state.state_file import read_state
 from .state.state_folder import StateClaim, claim_patiently
-from .state.state_keeper import StateKeeper
 
 if TYPE_CHECKING:
     from ..nri.embedded.embedded_runtime import EmbeddedRuntime
@@ -177,43 +170,40 @@ def command(
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
     claim = claim_patiently(state_dir, log, goes_on=access.identity.is_preinstalled)
-    keeper, history = _keepers(claim.folder, log)
-    garbage, journal, counts, traces = Garbage(), DecisionJournal(), EventCounts(), TraceReport(log)
-    reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal, counts]
     is_here = sysfs_root is None and machine is None and access.embedded is None
-    tuner = _tuner(kernel_root, claim, log, is_here=is_here)
-    reports.extend(one for one in (keeper, history, tuner, traces) if one is not None)
+    reports = DaemonReports.of(claim.folder, _tuner(kernel_root, claim, log, is_here=is_here), log)
     surroundings = find_surroundings(root, environment)
     with loaded.placing():
         daemon = Daemon(
             found,
             loaded.config,
             access.link,
-            reports=reports,
+            reports=[DecisionLog(log, access.where), notifier, *reports],
             identity=access.identity,
             finder=surroundings,
-            as_found=tuner.as_found if tuner else None,
+            as_found=reports.tuner.as_found if reports.tuner else None,
         )
     daemon.written = loaded
     _look_for_conflicts(daemon, log, is_here=is_here)
-    server = _control_server((control, claim), daemon, (journal, history), access, root, log)
-    _remember(daemon, keeper, history, claim.folder, counts, log)
-    if tuner is not None:
-        tuner.start(daemon.plugin)
+    server = _control_server((control, claim), daemon, reports, access, root, log)
+    reports.begin(daemon)
     plan_chores(daemon, watch, root, log)
-    metrics = MetricsServer(daemon, root, log, counts)
+    metrics = MetricsServer(daemon, root, log, reports.counts)
+    attendants = Attendants(daemon, reports, server, metrics, logs)
     load = partial(_load_again, watch, config_path, settings, log)
-    _start(daemon, garbage, metrics, traces, log)
+    _listen(daemon)
+    attendants.start()
     try:
-        if server is not None:
-            server.start()
+        attendants.serve()
         if access.embedded is not None:
             _run_pods(access.embedded, pods, memory_bytes(found))
-        reload = partial(_reload, daemon, load, notifier, metrics, traces, server, logs)
+        reload = partial(attendants.reload, load, notifier)
         ended = daemon.run(notifier, reload, logs.toggle_debug)
     finally:
         notifier.stopping()
-        _stop(server, metrics, keeper, history, tuner, daemon, traces)
+        attendants.stop()
+        # Nobody waits for a signal any more, and the pipe goes with the daemon.
+        signal.set_wakeup_fd(-1)
         surroundings.close()
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
@@ -225,44 +215,9 @@ def _daemon_logger(settings: Log, level: str | None, form: str | None) -> Daemon
     return DaemonLogger(settings, os.environ, level=level, form=form, is_preinstalled=is_ours)
 
 
-def _start(
-    daemon: Daemon,
-    garbage: Garbage,
-    metrics: MetricsServer,
-    traces: TraceReport,
-    log: logging.Logger,
-) -> None:
-    _listen(daemon)
-    daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
-    daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
-    daemon.first_service.afterwards("metrics at the start", metrics.follow)
-    daemon.first_service.afterwards(
-        "traces at the start", lambda: traces.follow(daemon.engine.config.instrumentation)
-    )
-    garbage.start()
-    daemon.start()
-
-
 def _tell_choice(access: Access, log: logging.Logger) -> None:
     if access.reason:
         log.info("event=runtime kind=%s: %s", access.kind, access.reason)
-
-
-def _stop(
-    *parts: ControlServer
-    | MetricsServer
-    | StateKeeper
-    | HistoryKeeper
-    | Tuner
-    | Daemon
-    | TraceReport
-    | None,
-) -> None:
-    for part in parts:
-        if part is not None:
-            part.stop()
-    # Nobody waits for a signal any more, and the pipe goes with the daemon.
-    signal.set_wakeup_fd(-1)
 
 
 def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:
@@ -286,29 +241,6 @@ def _tuner(
     return None if root is None or claim.is_anothers else tuner_below(root, claim.folder, log)
 
 
-def _keepers(
-    folder: Path | None, log: logging.Logger
-) -> tuple[StateKeeper | None, HistoryKeeper | None]:
-    if folder is None:
-        return None, None
-    return StateKeeper(folder, log), HistoryKeeper(folder, log)
-
-
-def _remember(
-    daemon: Daemon,
-    keeper: StateKeeper | None,
-    history: HistoryKeeper | None,
-    folder: Path | None,
-    counts: EventCounts,
-    log: logging.Logger,
-) -> None:
-    if folder is not None and keeper is not None and history is not None:
-        advice = daemon.plugin.events.advice = read_state(folder, log).advice()
-        counts.recoveries["restored" if advice else "empty"] += 1
-        keeper.start(daemon.plugin)
-        history.start(daemon.plugin)
-
-
 def _load_again(
     watch: ConfigWatch, path: Path | None, settings: tuple[str, ...], log: logging.Logger
 ) -> CheckedConfig:
@@ -318,27 +250,10 @@ def _load_again(
     return again
 
 
-def _reload(
-    daemon: Daemon,
-    load: Callable[[], CheckedConfig],
-    notifier: Notifier,
-    metrics: MetricsServer,
-    traces: TraceReport,
-    server: ControlServer | None,
-    logs: DaemonLogger,
-) -> None:
-    reload_configuration(daemon, load, notifier, logs.logger)
-    logs.follow(daemon.engine.config.log)
-    metrics.follow()
-    traces.follow(daemon.engine.config.instrumentation)
-    if server is not None:
-        server.follow()
-
-
 def _control_server(
     place: tuple[str | None, StateClaim],
     daemon: Daemon,
-    known: tuple[DecisionJournal, HistoryKeeper | None],
+    reports: DaemonReports,
     access: Access,
     root: str | None,
     log: logging.Logger,
@@ -347,7 +262,7 @@ def _control_server(
     found = place_control_socket(*place, log, goes_on=access.identity.is_preinstalled)
     if found is None:
         return None
-    journal, history = known
+    journal, history = reports.journal, reports.history
     return ControlServer(daemon, journal, found, access.kind, log, history, root)
 
 

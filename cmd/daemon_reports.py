@@ -1,0 +1,79 @@
+"""Reports of a daemon: who takes note of its happenings, and keeps, counts or tells them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..nri.dispatch.report import Report
+from .control.decision_journal import DecisionJournal
+from .control.history.history_keeper import HistoryKeeper
+from .daemon.daemon import Daemon
+from .daemon.garbage_collection import LOOK_SECONDS, Garbage
+from .kernel.tuner import Tuner
+from .metrics.event_counts import EventCounts
+from .report.trace_report import TraceReport
+from .state.state_file import read_state
+from .state.state_keeper import StateKeeper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonReports:
+    """The reports of one daemon, some of which work in a thread of their own."""
+
+    folder: Path | None
+    """Where state and history are kept; None where nothing is remembered."""
+    log: logging.Logger
+    keeper: StateKeeper | None
+    history: HistoryKeeper | None
+    tuner: Tuner | None
+    """None where this is not the machine itself."""
+    traces: TraceReport
+    garbage: Garbage = field(default_factory=Garbage)
+    journal: DecisionJournal = field(default_factory=DecisionJournal)
+    counts: EventCounts = field(default_factory=EventCounts)
+
+    @classmethod
+    def of(cls, folder: Path | None, tuner: Tuner | None, log: logging.Logger) -> DaemonReports:
+        """The reports of a daemon that is not there yet."""
+        return cls(
+            folder=folder,
+            log=log,
+            keeper=None if folder is None else StateKeeper(folder, log),
+            history=None if folder is None else HistoryKeeper(folder, log),
+            tuner=tuner,
+            traces=TraceReport(log),
+        )
+
+    def __iter__(self) -> Iterator[Report]:
+        """Each of them that there is."""
+        last = (self.keeper, self.history, self.tuner, self.traces)
+        yield from (self.garbage, self.journal, self.counts)
+        yield from (one for one in last if one is not None)
+
+    def begin(self, daemon: Daemon) -> None:
+        """Have the daemon know what an earlier one left, and keep what this one does."""
+        if self.folder is not None:
+            advice = daemon.plugin.events.advice = read_state(self.folder, self.log).advice()
+            self.counts.recoveries["restored" if advice else "empty"] += 1
+        for one in (self.keeper, self.history, self.tuner):
+            if one is not None:
+                one.start(daemon.plugin)
+
+    def start(self, daemon: Daemon) -> None:
+        """Have garbage collected between events, and traces told once the runtime was served."""
+        daemon.timetable.every("garbage", LOOK_SECONDS, self.garbage.look)
+        daemon.first_service.afterwards("traces at the start", lambda: self.follow(daemon))
+        self.garbage.start()
+
+    def follow(self, daemon: Daemon) -> None:
+        """Do as the configuration says that the daemon has by now."""
+        self.traces.follow(daemon.engine.config.instrumentation)
+
+    def stop_keeping(self) -> None:
+        """Write what happened last; needed before the daemon's policy ends."""
+        for one in (self.keeper, self.history, self.tuner):
+            if one is not None:
+                one.stop()
