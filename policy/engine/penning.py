@@ -344,11 +344,10 @@ class Penning:
         judgement = self._judge.judge(container, classified.placement, classified.request)
         if judgement is None:
             return decision
-        cpus = heed_in_pen(judgement, name.id, books)
-        # Those who make way for a new pen have not been told yet: they seem to be where they were.
-        broken = begun.broken if begun and begun.lineup else judgement.told_at(cpus, grant.pool_id)
-        self._unmet.tell_owners(container, broken)
-        return self._unmet.told(decision, broken)
+        heed_in_pen(judgement, name.id, books)
+        # Others are told later what is theirs now: in the pen, or where they make way for it.
+        self._unmet.note_displaced((container.id,))
+        return decision
 
     def _judged(
         self, container: Container, classified: Classified, *held: Grant

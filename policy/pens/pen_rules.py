@@ -152,8 +152,8 @@ def heed_all_in_pen(judgements: Iterable[Judgement], pen_id: ContainerId, books:
         heed_in_pen(one, pen_id, books)
 
 
-def heed_in_pen(judgement: Judgement, pen_id: ContainerId, books: Books) -> int:
-    """Let a pen, and others, grow only where rules of one in it go on holding; a mask of its cpus.
+def heed_in_pen(judgement: Judgement, pen_id: ContainerId, books: Books) -> None:
+    """Let a pen, and others, grow only where rules of one in it go on holding.
 
     The pen is new, or has another size: others might come to cpus that are its own by now.
     """
@@ -166,4 +166,3 @@ def heed_in_pen(judgement: Judgement, pen_id: ContainerId, books: Books) -> int:
             ledger.repool(kept)
     for other in held_back(judgement, pen, cpus, books, (pen,)):
         ledger.repool(other)
-    return cpus

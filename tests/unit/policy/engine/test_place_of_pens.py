@@ -390,3 +390,18 @@ def test_who_is_back_is_refused_where_a_pen_is_by_now_from_which_it_insists_to_b
     decision = engine.create(replace(shy, id=ContainerId("shy-again")))
     assert "default/pod/rest" in reason(decision)
     engine.check()
+
+
+def test_no_rule_is_told_by_the_parts_of_a_pen_that_others_had_before_somebody_came_to_it() -> None:
+    """They share one cpu of the pod's two from then on, and the other is its own."""
+    engine = engine_of("socket:1 core:4 mem:4G")
+    rules = apart(term("core", "pod"))
+    names = [f"rest{number}" for number in range(5)]
+    rest = [member(name, 0, 2, rules, insists="degrade") for name in names]
+    for one in rest:
+        placed(engine, one)
+    own = member("own", 1, 2)
+    decision = engine.create(own)
+    assert [cpus(engine, one) for one in (own, rest[0], rest[-1])] == ["1", "2", "2"]
+    assert decision.unmet == ()
+    assert not any("/own" in text for one in rest for text in engine.decisions[one.id].unmet)
