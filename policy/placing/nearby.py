@@ -1,13 +1,16 @@
 """Containers near a newcomer: those that share domains with it, without those who lose theirs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ...topology.model.machine import Level
 from ..books.books import Books
+from ..books.cpu_ledger import Ledger
 from ..model.container import ContainerId
+from ..model.grant import Grant
 from ..model.request import CpuType
 from .judging.restriction import Restriction, in_the_way
+from .openings.crowds import standing_cpus
 
 NOWHERE: Final[Mapping[ContainerId, int]] = {}
 
@@ -60,3 +63,13 @@ class Nearby:
                 if not (presence & here if presence else not rest & ~here):
                     continue
             yield container_id
+
+
+def reaches(narrowed: Sequence[Grant], ledger: Ledger) -> Mapping[ContainerId, int]:
+    """The cpus of containers, those in pens too, once they have made way with these grants."""
+    found: dict[ContainerId, int] = {}
+    for grant in narrowed:
+        cpus = ledger.free_sharable[grant.pool_id] & standing_cpus(grant, ledger)
+        members = ledger.members(grant.container_id) or (grant.container_id,)
+        found.update(dict.fromkeys(members, cpus))
+    return found

@@ -24,7 +24,7 @@ from .judging.judge import Judge
 from .judging.judgement import Judgement
 from .judging.restriction import Restriction
 from .lineup import Lineup
-from .nearby import Nearby
+from .nearby import Nearby, reaches
 from .openings.objections import unnamed_rules
 from .place_finder import PlaceFinder
 from .pool_choice import Chooser, Facts
@@ -140,9 +140,10 @@ class Placer:
                 around = self._tree.around(grant.pool_id, cpus)
                 broken = doubtful.broken_by(cpus, own, around)
             broken = (*broken, *judgement.passed_by(cpus))
-            if own and broken:
-                # Of a domain of which it has all that they had they are out.
-                nearby = Nearby(broken, cpus, own, self._books, judgement.seen)
+            if broken and (own or lifted):
+                # Of a domain of which it has all that they had they are out, as those who make way.
+                seen = {**judgement.seen, **reaches(lifted, self._ledger)}
+                nearby = Nearby(broken, cpus, own, self._books, seen)
                 broken = tuple(
                     one for one in broken if not one.blockers or nearby.has_blockers(one)
                 )

@@ -19,7 +19,7 @@ from .displacement import Displacement, Lost
 from .growth import held_back, kept_in
 from .judging.judgement import Judgement
 from .judging.restriction import TOLD_MAX, Restriction, names_text
-from .nearby import Nearby
+from .nearby import Nearby, reaches
 from .openings.crowds import standing_cpus
 from .openings.narrowing import make_way
 from .place_finder import ROOM_MADE
@@ -133,12 +133,12 @@ class RestartPlacer:
         unmet = [one for one in rules if one.blockers and one.is_broken_by(cpus, pool_id)]
         if unmet:
             narrowed = make_way(judgement, self._wide(grant, cpus, judgement), self._books)
-            if not narrowed or self._near(unmet, cpus, own, self._reaches(narrowed)):
+            if not narrowed or self._near(unmet, cpus, own, reaches(narrowed, self._ledger)):
                 return None
         placement = self._kept(placement, judgement, cpus, narrowed)
         told: Sequence[Restriction] = judgement.told_at(cpus, self._tree.around(pool_id, cpus))
         if narrowed:
-            told = self._near(told, cpus, own, self._reaches(narrowed))
+            told = self._near(told, cpus, own, reaches(narrowed, self._ledger))
         # Of rules that keep containers apart those are left that do not bind it.
         broken = tuple(one for one in told if one.closed_pools or one.blockers)
         return replace(placement, broken=broken)
@@ -286,7 +286,7 @@ class RestartPlacer:
             if narrowed and is_short:
                 # They are not in its way any more.
                 placement = replace(placement, objection=str(zone))
-            broken = self._near(told, cpus, own, self._reaches(narrowed))
+            broken = self._near(told, cpus, own, reaches(narrowed, self._ledger))
         exempt = judgement.passed_by(cpus)
         firm = [one for one in broken if one.blockers and not one.can_break and one not in exempt]
         if any(one.is_own or not last.disturbed.issuperset(one.blocker_ids) for one in firm):
@@ -303,15 +303,6 @@ class RestartPlacer:
         """The rules of some that break where these cpus are a container's; `seen`: see `Nearby`."""
         nearby = Nearby(told, cpus, own, self._books, seen)
         return tuple([one for one in told if one.closed_pools or nearby.has_blockers(one)])
-
-    def _reaches(self, narrowed: Sequence[Grant]) -> Mapping[ContainerId, int]:
-        """The cpus of containers once they have made way with these grants."""
-        ledger, found = self._ledger, dict[ContainerId, int]()
-        for grant in narrowed:
-            cpus = ledger.free_sharable[grant.pool_id] & standing_cpus(grant, ledger)
-            members = ledger.members(grant.container_id) or (grant.container_id,)
-            found.update(dict.fromkeys(members, cpus))
-        return found
 
     def _taken(self, refusal: Refusal, cpus: CpuSet) -> Refusal:
         """The refusal of a container whose own cpus of before its restart are others' by now."""

@@ -7,7 +7,7 @@ cpus that the kernel is told, without any part of the policy that places.
 import dataclasses
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -64,6 +64,15 @@ class Pod:
     fails: bool
 
 
+def written(rules: Sequence[Rule]) -> dict[str, Any] | None:
+    """Rules as an author would write them."""
+    found: dict[str, Any] = {}
+    for is_anti, shape in ((True, apart), (False, near)):
+        terms = [term(one.level, one.app) for one in rules if one.is_anti is is_anti]
+        found |= shape(*terms) if terms else {}
+    return found or None
+
+
 def groups(machine: Machine, level: str) -> list[frozenset[int]]:
     """The domains of a level as a reader of the machine sees them."""
     sockets = [frozenset(one.cpus) for one in machine.sockets]
@@ -93,7 +102,7 @@ class World:
         self.machine = machine
         self.engine = self.new_engine()
         self.pods: dict[ContainerId, Pod] = {}
-        self.count = 0
+        self.count: int = 0
         self.history: list[str] = []
 
     def new_engine(self) -> Engine:
@@ -113,15 +122,11 @@ class World:
             Rule(draw.choice(LEVELS), draw.choice(APPS), draw.random() < 0.7)
             for _ in range(draw.choice((0, 0, 1, 1, 2)))
         )
-        written: dict[str, Any] = {}
-        for is_anti, shape in ((True, apart), (False, near)):
-            terms = [term(one.level, one.app) for one in rules if one.is_anti is is_anti]
-            written |= shape(*terms) if terms else {}
         fails = draw.random() < 0.7
         container = container_of(
             f"p{self.count}",
             draw.choice((0, 0.2, 0.5, 1, 1, 2, 1.5)),
-            written or None,
+            written(rules),
             app=app,
             fails=fails,
             shares=draw.random() < 0.3,

@@ -57,6 +57,23 @@ def test_a_resident_makes_way_though_a_rule_of_the_newcomers_own_holds_nowhere()
     assert not CpuSet.parse(here) & CpuSet.parse(cpus(engine, sharer))
 
 
+def test_no_rule_of_those_that_make_way_for_another_is_told() -> None:
+    """All want cores without it; the first stays, and the others leave it a cluster."""
+    engine = engine_of("socket:1 cluster:2 core:4 mem:4G")
+    here = {"pool-name.pinfold.dev/pod": "socket #0"}
+    placed(engine, container_of("stays", 0.5, AWAY_FROM_IT, annotations=here))
+    rules = apart(term("core", "it"), term("numa", "sharer"))
+    sharers = [container_of(f"sharer{number}", 0.1, rules, app="sharer") for number in range(5)]
+    for one in sharers:
+        placed(engine, one)
+    it = container_of("it", 1, apart(term("cluster", "sharer")), shares=True)
+    (told,) = engine.create(it).unmet
+    assert told.endswith(": in one core with default/stays/main")
+    assert not any(
+        "default/it/" in text for one in sharers for text in engine.decisions[one.id].unmet
+    )
+
+
 def test_a_resident_makes_way_where_two_other_rules_exclude_each_other() -> None:
     engine = engine_of("socket:2 numa:1 core:4 mem:4G")
     first, second = (
