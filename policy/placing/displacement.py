@@ -6,7 +6,6 @@ they do once the cpus are taken.
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +19,9 @@ from ..model.pinning import Pinning
 from .classifier import Classified
 from .growth import homeless, is_homeless, wider_place
 from .judging.judge import Judge
+from .judging.judgement import Judgement
 from .judging.restriction import Restriction
+from .judging.scene import Scene
 
 
 class Lost(Struct, frozen=True):
@@ -59,11 +60,12 @@ class Displacement:
         ]
         if not driven_out:
             return ()
-        judge = Judge(after, books.config)
+        # Where everybody is shows once it is told: until then the rules say the same of all.
+        rules = _RulesOfResidents(after, self._classified)
         for grant in driven_out:
             if not grant.is_pen:
                 # A pen stays with its pool, and is where everybody is who is left nothing there.
-                self._settle(grant, judge, after)
+                _settle(grant, rules, after)
         members = [
             one
             for grant in driven_out
@@ -73,36 +75,77 @@ class Displacement:
         after.pinner = copy(books.pinner)
         told = {one: Pinning(cpus=_cpus_left(one, after)) for one in members}
         after.pinner.last_told = {**books.pinner.last_told, **told}
-        return [one for one in map(partial(self._looked_at, after), members) if one.rules]
+        then = _RulesOfResidents(after, self._classified)
+        now = _RulesOfResidents(books, self._classified)
+        return [one for one in (_looked_at(each, now, then) for each in members) if one.rules]
 
-    def _settle(self, grant: Grant, judge: Judge, after: Books) -> None:
-        """Let a resident have the place that it finds, if rules say anything of it."""
-        known = self._classified.get(grant.container_id)
+
+class _RulesOfResidents:
+    """The rules about residents of some books, in which nobody comes to another place."""
+
+    def __init__(self, books: Books, classified: Mapping[ContainerId, Classified]) -> None:
+        self.books = books
+        self._classified = classified
+        self._judge = Judge(books, books.config)
+        self._scenes: dict[ContainerId | None, Scene] = {}
+        """By the pen of those that are looked at: most of what is seen is the same for all."""
+
+    def judgement(self, container_id: ContainerId) -> Judgement | None:
+        """What rules say of the place of a resident."""
+        known = self._classified.get(container_id)
         if known is None:
-            return
-        container = after.affinity.residents.container(grant.container_id)
-        judgement = judge.judge(container, known.placement, known.request, has_pulls=False)
-        found = None if judgement is None else wider_place(judgement, grant, after)
-        if found is not None:
-            after.ledger.repool(found)
+            return None
+        container = self.books.affinity.residents.container(container_id)
+        pen_id = self.books.pen_around(container_id)
+        if pen_id not in self._scenes:
+            self._scenes[pen_id] = Scene(self.books, pen_id)
+        scene, judge = self._scenes[pen_id], self._judge.judge
+        return judge(container, known.placement, known.request, scene, has_pulls=False)
 
-    def _looked_at(self, after: Books, container_id: ContainerId) -> Lost:
-        """A resident, with the rules that insist and break where it is afterwards."""
-        broken, held = self._broken(container_id, after), list[Restriction]()
-        if broken:
-            before = {one.name for one in self._broken(container_id, self._books)}
-            held = [one for one in broken if one.name not in before]
-        return Lost(self._books.affinity.residents.container(container_id), held)
-
-    def _broken(self, container_id: ContainerId, books: Books) -> Sequence[Restriction]:
-        known, cpus = self._classified[container_id], books.reach(container_id)
-        container = books.affinity.residents.container(container_id)
-        judge = Judge(books, books.config)
-        judgement = judge.judge(container, known.placement, known.request, has_pulls=False)
+    def broken(self, container_id: ContainerId) -> Sequence[Restriction]:
+        """The rules that insist and do not hold, each with those alone beside whom it does not."""
+        judgement, books = self.judgement(container_id), self.books
         if judgement is None:
             return ()
+        cpus = books.reach(container_id)
         told = replace(judgement, passed=()).told_at(cpus, books.pool_around(container_id))
-        return [one for one in told if not one.can_break and (one.blockers or one.is_lasting)]
+        firm = [one for one in told if not one.can_break and (one.blockers or one.is_lasting)]
+        return [one.beside(self._near(one, cpus, judgement)) for one in firm]
+
+    def _near(self, rule: Restriction, cpus: int, judgement: Judgement) -> Sequence[Container]:
+        if len(rule.blockers) < 2:
+            return rule.blockers
+        here, seen = self.books.domains.covering(rule.level, cpus), judgement.seen
+        return [one for one in rule.blockers if seen.get(one.id, here) & here]
+
+
+def _looked_at(container_id: ContainerId, now: _RulesOfResidents, then: _RulesOfResidents) -> Lost:
+    """A resident, with the rules that insist and hold, and will not beside the same others."""
+    lost: list[Restriction] = []
+    broken = then.broken(container_id)
+    before = _partners(now.broken(container_id) if broken else ())
+    for one in broken:
+        known = before.get(one.name)
+        others = [other for other in one.blockers if other.id not in (known or ())]
+        if others or known is None:
+            lost.append(one.beside(others))
+    return Lost(now.books.affinity.residents.container(container_id), lost)
+
+
+def _partners(rules: Sequence[Restriction]) -> Mapping[str, set[ContainerId]]:
+    """The containers beside whom rules do not hold, by the names of these."""
+    found: dict[str, set[ContainerId]] = {}
+    for one in rules:
+        found.setdefault(one.name, set()).update(one.blocker_ids)
+    return found
+
+
+def _settle(grant: Grant, rules: _RulesOfResidents, after: Books) -> None:
+    """Let a resident have the place that it finds, if rules say anything of it."""
+    judgement = rules.judgement(grant.container_id)
+    found = None if judgement is None else wider_place(judgement, grant, after)
+    if found is not None:
+        after.ledger.repool(found)
 
 
 def _cpus_left(container_id: ContainerId, books: Books) -> CpuSet:

@@ -138,3 +138,19 @@ def test_a_pen_that_somebody_is_back_to_drives_out_nobody_whom_a_rule_keeps_ther
     engine.remove(again.id)
     ended(engine, LATE)
     assert placed(engine, replace(two, id=ContainerId("two-2"))) == "2-5"
+
+
+def test_nobody_is_driven_beside_another_because_its_rule_is_broken_beside_somebody() -> None:
+    """`beside` ran already as it was announced."""
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    here = {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+    it = container_of("it", 0, apart(term("numa", "other")), fails=True)
+    placed(engine, container_of("far", 1, app="other", annotations=here))
+    assert placed(engine, it) == "4-7"
+    beside = container_of("beside", 1, app="other")
+    engine.adopt(replace(beside, cpus=CpuSet.of(4), mems=NodeSet.of(1)))
+    assert cpus(engine, it) == "5-7"
+    decision = engine.create(container_of("large", 5))
+    said = "in one NUMA node with default/far/main — to make room, stop or move default/it/main"
+    assert said in reason(decision)
+    assert cpus(engine, it) == "5-7"
