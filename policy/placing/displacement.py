@@ -39,9 +39,10 @@ class Displacement:
         self._books = books
         self._classified = classified
 
-    def lost(self, booking: Booking) -> Sequence[Lost]:
+    def lost(self, booking: Booking, judgement: Judgement | None = None) -> Sequence[Lost]:
         """The residents for which rules that insist break by a booking; those hold so far.
 
+        `judgement`: about the newcomer that it is for. A pen that begins counts as that one's own.
         Of rules ignored during execution those alone that keep containers apart: the others are for
         who arrives, and who is left no cpu of its pool comes home later. O(pools + grants + grants
         driven out), and each of these is judged up to three times.
@@ -53,7 +54,9 @@ class Displacement:
         after.ledger = books.ledger.copy()
         for one in booking.lifted:
             after.ledger.repool(one)
-        after.ledger.repool(booking.grant)
+        newcomer = None if judgement is None else judgement.newcomer
+        grant = booking.grant
+        after.ledger.repool(grant if newcomer is None else replace(grant, container_id=newcomer))
         before = books.ledger.counted
         driven_out = [
             one for one in homeless(after) if not is_homeless(before(one.container_id), books)

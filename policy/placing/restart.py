@@ -85,10 +85,10 @@ class RestartPlacer:
         spared: dict[ContainerId, Lost] = {}
         placement = self._placer.plan(request, weights, judgement)
         while isinstance(placement, Placement) and placement.decided_by == ROOM_MADE:
-            lost = {one.container.id: one for one in self.displacement.lost(placement.booking)}
-            if spared.keys() >= lost.keys():
+            lost = self.displacement.lost(placement.booking, judgement)
+            if all(one.container.id in spared for one in lost):
                 break
-            spared |= lost
+            spared |= {one.container.id: one for one in lost}
             placement = self._placer.plan(request, weights, judgement, spared)
         if spared and isinstance(placement, Failure):
             return placement.because_of(_lost_text(_LEFT_NONE, tuple(spared.values())))
@@ -204,7 +204,7 @@ class RestartPlacer:
         found = self._back_on(own, request, last, judgement, failure)
         if isinstance(found, Failure) or not own:
             return found
-        lost = self.displacement.lost(found.booking)
+        lost = self.displacement.lost(found.booking, judgement)
         if not lost:
             return found
         if held.cpu_type is CpuType.PRESERVE:
@@ -237,7 +237,7 @@ class RestartPlacer:
         found = self._back_on(kept | further, request, last, judgement, failure)
         if isinstance(found, Failure) or any(not one.can_break for one in found.broken):
             return None
-        if self.displacement.lost(found.booking):
+        if self.displacement.lost(found.booking, judgement):
             return None
         return replace(found, decided_by=MADE_WAY, objection="")
 

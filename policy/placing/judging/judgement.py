@@ -51,6 +51,8 @@ class _Sharing(NamedTuple):
 class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     """The place of one newcomer as far as required and preferred rules say of it."""
 
+    newcomer: ContainerId | None = None
+    """Whose place it is; of a pen that begins, the container that it begins for."""
     own: tuple[Restriction, ...] = ()
     barriers: tuple[Barrier, ...] = ()
     passed: tuple[Barrier, ...] = ()

@@ -88,6 +88,7 @@ class RuleReading(Struct):
                 pulls.add_all(one.term.level, sizes, one.weight)
         barriers, passed = self._read_standing(matching, pulls)
         return Judgement(
+            newcomer=self.container.id,
             own=tuple(self.own),
             barriers=barriers,
             passed=passed,

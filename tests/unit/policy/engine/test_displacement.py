@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.container import Container, ContainerId, Resources
 from pinfold.policy.placing.restart import MADE_WAY
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.policy.engine.ruled_pods import (
@@ -154,3 +154,26 @@ def test_nobody_is_driven_beside_another_because_its_rule_is_broken_beside_someb
     said = "in one NUMA node with default/far/main — to make room, stop or move default/it/main"
     assert said in reason(decision)
     assert cpus(engine, it) == "5-7"
+
+
+@pytest.mark.parametrize("has_pen", [False, True])
+def test_who_is_back_drives_nobody_beside_itself_whose_rule_keeps_it_apart(
+    *, has_pen: bool
+) -> None:
+    """All that would be left to `it` is beside `far`, or on cpu 7, which is reserved."""
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G", "cpuset:7")
+    here = {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+    far, noisy = container_of("far", 2, annotations=here), container_of("noisy", 3)
+    if has_pen:
+        size = Resources(cpu_request_milli=3000, cpu_limit_milli=3000)
+        told = {"pod-pool.pinfold.dev/pod": "true"}
+        noisy = replace(noisy, pod=replace(noisy.pod, annotations=told, resources=size))
+    assert [placed(engine, one) for one in (far, noisy)] == ["0-1", "4-6"]
+    ended(engine, noisy)
+    rules = apart(term("numa", "far"), term("numa", "noisy"))
+    it = container_of("it", 0, rules, fails=True)
+    assert placed(engine, it) == "4-6"
+    told_why = reason(engine.create(replace(noisy, id=ContainerId("noisy-1"))))
+    assert "who shares the CPUs 4-6 that it had before its restart would have to leave" in told_why
+    assert cpus(engine, it) == "4-6"
+    assert not engine.decisions[it.id].unmet
