@@ -43,9 +43,9 @@ class Displacement:
         """The residents for which rules that insist break by a booking; those hold so far.
 
         `judgement`: about the newcomer that it is for. A pen that begins counts as that one's own.
-        Of rules ignored during execution those alone that keep containers apart: the others are for
-        who arrives, and who is left no cpu of its pool comes home later. O(pools + grants + grants
-        driven out), and each of these is judged up to three times.
+        Of rules ignored during execution those alone that keep containers apart, or spread them:
+        the others are for who arrives, and who is left no cpu of its pool comes home later.
+        O(pools + grants + grants driven out), and each of these is judged up to three times.
         """
         books = self._books
         if not books.standing.rules:
@@ -112,8 +112,11 @@ class _RulesOfResidents:
             return ()
         cpus = books.reach(container_id)
         told = replace(judgement, passed=()).told_at(cpus, books.pool_around(container_id))
-        firm = [one for one in told if not one.can_break and (one.blockers or one.is_lasting)]
-        return [one.beside(self._near(one, cpus, judgement)) for one in firm]
+        return [
+            one.beside(self._near(one, cpus, judgement))
+            for one in told
+            if not one.can_break and (one.blockers or one.is_spread or one.is_lasting)
+        ]
 
     def _near(self, rule: Restriction, cpus: int, judgement: Judgement) -> Sequence[Container]:
         if len(rule.blockers) < 2:

@@ -29,6 +29,8 @@ class Restriction(Struct, frozen=True, kw_only=True):
     """Whether it gives way where it cannot be met."""
     is_lasting: bool = False
     """Whether it is required during execution, too."""
+    is_spread: bool = False
+    """Whether it keeps the newcomer from domains that hold too many already."""
     wanted: str
     """A place where it holds, for people."""
     forbidden: int = 0

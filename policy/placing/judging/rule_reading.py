@@ -50,6 +50,7 @@ class _Limits(TypedDict, total=False):
     blockers: tuple[Container, ...]
     level: Level
     is_lasting: bool
+    is_spread: bool
     names_pool: bool
 
 
@@ -246,6 +247,7 @@ class RuleReading(Struct):
                 wanted,
                 about=places,
                 forbidden=domains.members(level, full),
+                is_spread=True,
             )
 
     def _read_pools(self) -> None:

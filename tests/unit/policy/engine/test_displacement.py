@@ -177,3 +177,22 @@ def test_who_is_back_drives_nobody_beside_itself_whose_rule_keeps_it_apart(
     assert "who shares the CPUs 4-6 that it had before its restart would have to leave" in told_why
     assert cpus(engine, it) == "4-6"
     assert not engine.decisions[it.id].unmet
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_nobody_is_driven_to_where_it_is_spread_no_more_though_it_insists(*, fails: bool) -> None:
+    """On a machine that is full otherwise, as cpu 0 is reserved."""
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    here = {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+    workers = {"labelSelector": {"matchLabels": {"app": "worker"}}}
+    spread = {"topologySpread": [{"maxSkew": 1, "topologyKey": "numa", **workers}]}
+    it = container_of("it", 0, spread, app="worker", fails=fails)
+    placed(engine, container_of("first", 1, app="worker", annotations=here))
+    assert placed(engine, it) == "4-7"
+    decision = engine.create(container_of("large", 6))
+    assert cpus(engine, it) == ("4-7" if fails else "0")
+    told = " of default/it/main: it wants a NUMA node with at most 0 of them, as of cpus 4-7"
+    assert [told in text for text in engine.decisions[it.id].unmet] == ([] if fails else [True])
+    if fails:
+        assert f"{told} — to make room, stop or move {it.path}" in reason(decision)
+    engine.check()
