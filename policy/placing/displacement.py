@@ -57,10 +57,7 @@ class Displacement:
         newcomer = None if judgement is None else judgement.newcomer
         grant = booking.grant
         after.ledger.repool(grant if newcomer is None else replace(grant, container_id=newcomer))
-        before = books.ledger.counted
-        driven_out = [
-            one for one in homeless(after) if not is_homeless(before(one.container_id), books)
-        ]
+        driven_out = [one for one in homeless(after) if self._had_some(one.container_id)]
         if not driven_out:
             return ()
         # Where everybody is shows once it is told: until then the rules say the same of all.
@@ -81,6 +78,12 @@ class Displacement:
         then = _RulesOfResidents(after, self._classified)
         now = _RulesOfResidents(books, self._classified)
         return [one for one in (_looked_at(each, now, then) for each in members) if one.rules]
+
+    def _had_some(self, held_as: ContainerId) -> bool:
+        """Whether a resident or a pen has cpus of its pool so far; who has just come had none."""
+        ledger = self._books.ledger
+        grant = ledger.grants.get(held_as) or ledger.pens.get(held_as)
+        return grant is not None and not is_homeless(grant, self._books)
 
 
 class _RulesOfResidents:

@@ -196,3 +196,16 @@ def test_nobody_is_driven_to_where_it_is_spread_no_more_though_it_insists(*, fai
     if fails:
         assert f"{told} — to make room, stop or move {it.path}" in reason(decision)
     engine.check()
+
+
+def test_who_is_back_and_shares_beside_its_own_cpus_is_none_of_those_it_drives_out() -> None:
+    """All others of its pool are another's own by now."""
+    engine = engine_of("socket:1 core:4 mem:2G")
+    whole = container_of("it", 1, apart(term("core", "noisy")))
+    more = replace(whole.resources, cpu_request_milli=1500, cpu_limit_milli=1500)
+    mixed = replace(whole, resources=more)
+    assert placed(engine, mixed) == "1-3"
+    ended(engine, mixed)
+    engine.adopt(replace(container_of("runs", 2), cpus=CpuSet.parse("2-3"), mems=NodeSet.of(0)))
+    again = replace(mixed, id=ContainerId("it-1"))
+    assert placed(engine, again) == "0-1"
