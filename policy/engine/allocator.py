@@ -42,15 +42,14 @@ class Allocator:
         self.machine, self.config = books.machine, books.config
         self.roster = Roster()
         self.classifier = Classifier(books.config, interrupts, books.machine)
-        self._judge = Judge(self.books, books.config)
+        judge = self._judge = Judge(books, books.config)
         chooser = Chooser(self.books.tree, self.books.picker.classes)
         self._placer = Placer(self.books, chooser, self._judge)
         self._restarts = RestartPlacer(self.books, self._placer, self.roster.classified)
         self.planner = Planner(self.books, self._judge, self._restarts)
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self.shares = ShiftedShares(self.books, self.roster, self._judge)
-        resizer = Resizer(self.books)
-        self._resized = partial(heeded_resize, books=self.books, judge=self._judge, resizer=resizer)
+        self._resized = partial(heeded_resize, books=books, judge=judge, resizer=Resizer(books))
         self._mover = Mover(self.books)
         pens = self.books, self.roster, self._judge, self._restarts, self.unmet
         self.pens = Penning(*pens, self.classifier)
@@ -364,7 +363,7 @@ class Allocator:
         grant = ledger.grants.get(container_id)
         pen = ledger.pens[grant.pen] if grant is not None and grant.pen is not None else None
         if grant is not None:
-            self.roster.remember_place(grant, pen, self.unmet.disturbed(container_id))
+            self.roster.remember_place(grant, pen, self.unmet.breaches(container_id))
         self.unmet.forget(container_id)
         self.books.release(container_id)
         if grant is not None and pen is not None:
@@ -379,6 +378,7 @@ class Allocator:
                 self.unmet.note_moved(one.container_id)
             if grant.exclusive:
                 self.unmet.note_displaced(self.shares.rehouse())
+            self.shares.widen_later(placement)
         container = self.roster.containers[grant.container_id]
         decision = Decision(
             container_id=grant.container_id,

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant
-from ..model.last_place import LastPlace
+from ..model.last_place import Breach, LastPlace
 from ..model.request import CpuType
 from ..pens.pen_name import is_outside
 from ..pens.pod_numbers import left_of_pod, resized_with, shows_pod
@@ -88,22 +88,21 @@ class Roster:
         """The present instance of a container's pod and name."""
         return self._instances.get(instance_key(container))
 
-    def remember_place(
-        self, grant: Grant, pen: Grant | None, disturbed: frozenset[ContainerId]
-    ) -> None:
+    def remember_place(self, grant: Grant, pen: Grant | None, breaches: frozenset[Breach]) -> None:
         """Remember the grant of an instance for the next one of its name in its pod, and its pen.
 
-        `disturbed`: the owners of rules that did not hold beside it.
+        `breaches`: rules that did not hold there between it and others.
         """
         container = self.containers[grant.container_id]
         key = instance_key(container)
         self._last_places.pop(key, None)
         self._last_places[key] = LastPlace(
+            path=container.path,
             grant=grant,
             pen=pen,
             request=self.classified[container.id].request,
             resources=container.resources,
-            disturbed=disturbed,
+            breaches=breaches,
         )
         if len(self._last_places) > _LAST_PLACES_MAX:
             del self._last_places[next(iter(self._last_places))]
@@ -123,7 +122,27 @@ class Roster:
         last = self._last_places.get(instance_key(container))
         if last is None or last.request.hints != self.classified[container.id].request.hints:
             return None
-        return structs.replace(last, is_of_same=last.resources == container.resources)
+        breaches = last.breaches | self._breaches_beside(container)
+        is_of_same = last.resources == container.resources
+        is_awaited = last.grant.within is not None and bool(self.ended())
+        return structs.replace(
+            last, is_of_same=is_of_same, breaches=breaches, is_awaited=is_awaited
+        )
+
+    def ended(self) -> Sequence[Container]:
+        """The containers that have ended and are not removed: instances of them may be back."""
+        present = map(self.containers.__getitem__, self._instances.values())
+        return [one for one in present if one.state is ContainerState.EXITED]
+
+    def _breaches_beside(self, container: Container) -> frozenset[Breach]:
+        """The rules that did not hold between a container and others that ended before it did."""
+        path = container.path
+        return frozenset(
+            Breach(not breach.is_own, breach.text, other.path)
+            for other in self._last_places.values()
+            for breach in other.breaches
+            if breach.other == path
+        )
 
     def place_in(self, pen_id: ContainerId, container: Container) -> LastPlace | None:
         """The last place of a container that was in a pen and asks for the same; else None."""

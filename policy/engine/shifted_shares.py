@@ -21,6 +21,8 @@ from ..placing.judging.judgement import Judgement
 from ..placing.judging.scene import Scene
 from ..placing.openings.crowds import standing_cpus
 from ..placing.openings.narrowing import has_room
+from ..placing.placer import Placement
+from ..placing.restart import RESTARTED
 from ..rules.podaffinity.term_selection import select_term
 from .roster import Roster
 
@@ -72,6 +74,15 @@ class ShiftedShares:
         if gone not in self._books.ledger.grants:
             self.widen_due()
 
+    def widen_later(self, placement: Placement) -> None:
+        """Give a container that is back narrowed what rules leave, if who it made way for is not.
+
+        Once somebody else gives something back: they may have ended together.
+        """
+        grant = placement.booking.grant
+        if placement.decided_by == RESTARTED and grant.within is not None:
+            self._due[grant.container_id] = None
+
     def _may_make_way(self, held_as: ContainerId) -> bool:
         """Whether rules let a container, or all in a pen, be narrowed; see `find_narrowings`.
 
@@ -85,7 +96,19 @@ class ShiftedShares:
         members = tuple(ledger.members(held_as)) or (held_as,)
         if any(standing.of(one).hold_it for one in members):
             return False
-        return not (standing.has_required_affinity and required_among(members, standing, residents))
+        if standing.has_required_affinity and required_among(members, standing, residents):
+            return False
+        return not any(map(self._is_awaited, members))
+
+    def _is_awaited(self, member: ContainerId) -> bool:
+        """Whether somebody who has ended, and may be back, must be with a container."""
+        known, container = self._roster.classified, self._roster.containers[member]
+        return any(
+            not rule.is_anti and rule.term.includes(one, container)
+            for one in self._roster.ended()
+            if one.id in known
+            for rule in known[one.id].placement.required
+        )
 
     def _narrowed_for(self, gone: ContainerId) -> Iterator[ContainerId]:
         """Narrowed containers, and pens, that rules keep from the domains of one that is gone.

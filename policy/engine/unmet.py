@@ -6,6 +6,7 @@ from typing import Final
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
+from ..model.last_place import Breach
 from ..model.pinning import Change
 from ..placing.growth import is_outside
 from ..placing.judging.judge import Judge
@@ -127,13 +128,12 @@ class UnmetRules:
         self.look_at_postponed()
         return frozenset(one.name for one in self._broken(container_id))
 
-    def disturbed(self, container_id: ContainerId) -> frozenset[ContainerId]:
-        """The other owners of rules that do not hold beside a container, as far as that is told."""
+    def breaches(self, container_id: ContainerId) -> frozenset[Breach]:
+        """The rules that do not hold between a container and others, if any is told."""
         self.look_at_postponed()
-        if not any([container_id in others for others in self._concerned.values()]):
+        if not any(container_id in (one, *others) for one, others in self._concerned.items()):
             return frozenset()
-        broken = [one for one in self._broken(container_id) if not one.is_own]
-        return frozenset(other.id for one in broken for other in one.blockers)
+        return self._look().breaches(container_id)
 
     def tell_changed(
         self, decision: Decision, earlier: Decision, before: Collection[str]

@@ -1,22 +1,38 @@
 """Last places: what containers held before their restart, and had asked for."""
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
-from .container import ContainerId, Resources
+from .container import Resources
 from .grant import Grant
 from .request import Request
+
+
+class Breach(NamedTuple):
+    """A rule that does not hold between a container and another one; both may restart."""
+
+    is_own: bool
+    """Whether it is the container's, and not the other one's."""
+    text: str
+    other: str
+    """The path of the other one."""
 
 
 class LastPlace(Struct, frozen=True, kw_only=True):
     """The place of a container before its restart."""
 
     grant: Grant
+    path: str = ""
+    """Whose it was."""
     pen: Grant | None = None
     """The pen that it was in, as it left it."""
     request: Request
     resources: Resources = Resources()
-    disturbed: frozenset[ContainerId] = frozenset()
-    """Owners of rules that did not hold beside it."""
+    breaches: frozenset[Breach] = frozenset()
+    """Rules that did not hold there between it and others."""
+    is_awaited: bool = False
+    """Whether others have ended that may be back, for whom it made way perhaps."""
     is_of_same: bool = False
     """Whether who comes back has the same resources: of its pod's, others may count less by now."""
 

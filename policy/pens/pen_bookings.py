@@ -52,7 +52,7 @@ class PenBookings:
         if pen is not None:
             last = LastPlace(grant=pen, request=_as_before(request, pen))
             if back is not None:
-                last = replace(last, request=request, disturbed=back.disturbed)
+                last = replace(last, request=request, breaches=back.breaches)
         broken = self._broken_at(pen, judgement) if pen is not None and back is None else ()
         found = self._placer.plan(request, weights, judgement, None if broken else last)
         if broken and isinstance(found, Failure) and all(one.can_break for one in broken):

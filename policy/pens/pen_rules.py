@@ -125,7 +125,7 @@ def _beside(rule: Restriction, cpus: int, books: Books) -> Restriction:
 def _keeps_out(rule: Restriction, back: LastPlace | None) -> bool:
     if back is None:
         return True
-    return bool(rule.is_own and rule.blockers) or not back.disturbed.issuperset(rule.blocker_ids)
+    return bool(rule.is_own and rule.blockers) or not rule.breaches <= back.breaches
 
 
 def allowed_in_pen(

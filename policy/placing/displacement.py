@@ -145,7 +145,7 @@ def _partners(rules: Sequence[Restriction]) -> Mapping[str, set[ContainerId]]:
     """The containers beside whom rules do not hold, by the names of these."""
     found: dict[str, set[ContainerId]] = {}
     for one in rules:
-        found.setdefault(one.name, set()).update(one.blocker_ids)
+        found.setdefault(one.name, set()).update(other.id for other in one.blockers)
     return found
 
 

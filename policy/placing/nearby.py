@@ -43,10 +43,18 @@ class Nearby:
 
     def has_blockers(self, rule: Restriction) -> bool:
         """Whether some of whom a rule keeps the newcomer apart share a domain with it."""
-        near = self._near.get(rule.level)
+        return not self._there(rule.level).isdisjoint([one.id for one in rule.blockers])
+
+    def beside(self, rule: Restriction) -> Restriction:
+        """The rule with those of its blockers alone that share a domain with the newcomer."""
+        near = self._there(rule.level)
+        return rule.beside([one for one in rule.blockers if one.id in near])
+
+    def _there(self, level: Level) -> frozenset[ContainerId]:
+        near = self._near.get(level)
         if near is None:
-            near = self._near[rule.level] = frozenset(self._at(rule.level))
-        return not near.isdisjoint([one.id for one in rule.blockers])
+            near = self._near[level] = frozenset(self._at(level))
+        return near
 
     def _at(self, level: Level) -> Iterator[ContainerId]:
         own, books, ledger = self._own, self._books, self._books.ledger

@@ -9,6 +9,7 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
 from ..books.named_cpus import can_spare
+from ..books.promises import keeps_promises
 from ..model.container import ContainerId
 from ..model.grant import Dropped, Grant, Refusal
 from ..model.last_place import LastPlace
@@ -63,10 +64,10 @@ class RestartPlacer:
         No rule between containers refuses one that `runs`: at worst some break.
         """
         placer = self._placer
-        found = None if last is None else self._again(request, last.grant, judgement)
+        found = None if last is None else self._again(request, last, judgement)
         placement = found or self._anew(request, weights, judgement)
         if last is not None and found is None and isinstance(placement, Placement):
-            placement = self._again_short(request, last.grant, judgement, placement)
+            placement = self._again_short(request, last, judgement, placement)
         if last is not None and isinstance(placement, Failure):
             placement = self.plan_back(request, last, judgement, placement)
         if runs and judgement is not None and isinstance(placement, Failure):
@@ -95,14 +96,37 @@ class RestartPlacer:
         return placement
 
     def _again(
-        self, request: Request, held: Grant, judgement: Judgement | None
+        self, request: Request, last: LastPlace, judgement: Judgement | None
     ) -> Placement | None:
         """The grant that a container held before its restart; None where that is not free.
 
         Its rules are not judged again, but for those that keep it and others apart: who made way
-        for it before does so again.
+        for it before does so again. One that may break, and did not hold there, keeps it from
+        nothing.
         """
-        ledger, pool_id, own = self._ledger, held.pool_id, held.exclusive.mask
+        within = last.grant.within
+        if judgement is not None and within is not None and request.needs_shared_cpu:
+            # It was given more, perhaps, when others ended that are back by now.
+            left = within.mask
+            for one in judgement.restrictions():
+                left &= ~one.forbidden if one.blockers and not one.can_break else -1
+            if left != within.mask:
+                less = replace(last, is_awaited=True)
+                found = self._again_within(request, less, judgement, CpuSet(left))
+                if found is not None:
+                    return found
+        return self._again_within(request, last, judgement, within)
+
+    def _again_within(
+        self,
+        request: Request,
+        last: LastPlace,
+        judgement: Judgement | None,
+        within: CpuSet | None,
+    ) -> Placement | None:
+        """The same with a share of these cpus of its pool."""
+        held, ledger = last.grant, self._ledger
+        pool_id, own = held.pool_id, held.exclusive.mask
         if held.cpu_type is request.cpu_type is CpuType.RESERVED and judgement is not None:
             memory = self._memory.choice(request)
             again = self._placer.at_root(request, memory, judgement.of_a_restart())
@@ -110,31 +134,43 @@ class RestartPlacer:
         if not held.cpu_type is request.cpu_type is CpuType.NORMAL:
             return None
         sharable = own & ~held.isolated.mask
-        count, is_free = sharable.bit_count(), can_spare(sharable, pool_id, ledger)
+        count, is_free = sharable.bit_count(), not sharable & ~ledger.free_sharable[pool_id]
         is_free &= not own & ~sharable & ~ledger.free_isolated[pool_id]
-        region = -1 if held.within is None else held.within.mask
+        region = -1 if within is None else within.mask
         if own.bit_count() != request.exclusive or not is_free:
             return None
         shared = ledger.free_sharable[pool_id] & region & ~own if request.needs_shared_cpu else 0
-        if request.needs_shared_cpu:
-            room = ledger.room_within(pool_id, region) - 1000 * count
-            if not shared or 0 < request.shared_milli > room:
-                return None
+        if request.needs_shared_cpu and not shared:
+            return None
         memory = self._memory.choice(request)
         if isinstance(memory.zone(pool_id), Dropped):
             return None
         offer = memory.offer(pool_id)
         grant = grant_of(request, pool_id, held.exclusive, held.isolated, offer)
+        is_room = can_spare(sharable, pool_id, ledger)
+        if request.shared_milli:
+            room = ledger.room_within(pool_id, region) - 1000 * count
+            is_room &= request.shared_milli <= room
+        if request.needs_shared_cpu:
+            grant = replace(grant, within=within)
+        if not (is_room or keeps_promises(grant, ledger)):
+            return None
+        promised, grant = grant, grant if last.is_awaited else replace(grant, within=None)
         placement = Placement(booking=Booking(grant=grant, offer=offer), decided_by=RESTARTED)
         if judgement is None:
             return placement
-        cpus, narrowed = own | shared, tuple[Grant, ...]()
+        cpus = own | shared
+        narrowed: Sequence[Grant] = ()
         rules = judgement.restrictions()
         unmet = [one for one in rules if one.blockers and one.is_broken_by(cpus, pool_id)]
         if unmet:
-            narrowed = make_way(judgement, self._wide(grant, cpus, judgement), self._books)
-            if not narrowed or self._near(unmet, cpus, own, reaches(narrowed, self._ledger)):
+            narrowed = self._make_way(grant, cpus, unmet, judgement)
+            nearby = Nearby(unmet, cpus, own, self._books, reaches(narrowed, self._ledger))
+            left = map(nearby.beside, filter(nearby.has_blockers, unmet))
+            if not all(one.can_break and one.breaches <= last.breaches for one in left):
                 return None
+        if narrowed and not (is_room or keeps_promises(promised, ledger, narrowed)):
+            return None
         placement = self._kept(placement, judgement, cpus, narrowed)
         told: Sequence[Restriction] = judgement.told_at(cpus, self._tree.around(pool_id, cpus))
         if narrowed:
@@ -142,6 +178,22 @@ class RestartPlacer:
         # Of rules that keep containers apart those are left that do not bind it.
         broken = tuple(one for one in told if one.closed_pools or one.blockers)
         return replace(placement, broken=broken)
+
+    def _make_way(
+        self, grant: Grant, cpus: int, unmet: Sequence[Restriction], judgement: Judgement
+    ) -> Sequence[Grant]:
+        """The grants of those that make way for one that is back on these cpus.
+
+        Those whom rules that may break keep apart from it may have stayed in its way before.
+        """
+        wide, books = self._wide(grant, cpus, judgement), self._books
+        for firmly in (False, True) if any(one.can_break for one in unmet) else (False,):
+            if found := make_way(judgement, wide, books, firmly=firmly):
+                return found
+            found = make_way(judgement, wide, books, firmly=firmly, anyway=True)
+            if found and keeps_promises(grant, self._ledger, found):
+                return found
+        return ()
 
     def _wide(self, grant: Grant, cpus: int, judgement: Judgement) -> int:
         """These cpus of a container, and those of its pool that others give back to it."""
@@ -151,14 +203,14 @@ class RestartPlacer:
         return cpus | standing_cpus(kept, self._ledger)
 
     def _again_short(
-        self, request: Request, held: Grant, judgement: Judgement | None, found: Placement
+        self, request: Request, last: LastPlace, judgement: Judgement | None, found: Placement
     ) -> Placement:
         """The grant that a container held where it is as short of its wish as the one `found`."""
         count = len(found.booking.grant.exclusive)
         if count < request.exclusive:
             for less in request.wishes[1:]:
                 if less.exclusive == count:
-                    return self._again(less, held, judgement) or found
+                    return self._again(less, last, judgement) or found
         return found
 
     def _kept(
@@ -289,7 +341,7 @@ class RestartPlacer:
             broken = self._near(told, cpus, own, reaches(narrowed, self._ledger))
         exempt = judgement.passed_by(cpus)
         firm = [one for one in broken if one.blockers and not one.can_break and one not in exempt]
-        if any(one.is_own or not last.disturbed.issuperset(one.blocker_ids) for one in firm):
+        if any(one.is_own or not one.breaches <= last.breaches for one in firm):
             return failure
         return self._kept(replace(placement, broken=broken), judgement, cpus, narrowed)
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ....topology.model.machine import Level
 from ...model.container import Container, ContainerId
 from ...model.grant import Dropped
+from ...model.last_place import Breach
 from ...model.level_name import a_level, level_noun
 
 TOLD_MAX: Final = 16
@@ -52,9 +53,9 @@ class Restriction(Struct, frozen=True, kw_only=True):
         return f"{self.text} of {self.owner}"
 
     @property
-    def blocker_ids(self) -> frozenset[ContainerId]:
-        """The ids of the containers that stand in the way."""
-        return frozenset(one.id for one in self.blockers)
+    def breaches(self) -> frozenset[Breach]:
+        """The rule broken beside each of the containers that stand in the way."""
+        return frozenset([Breach(self.is_own, self.text, one.path) for one in self.blockers])
 
     @property
     def reason(self) -> str:

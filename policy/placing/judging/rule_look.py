@@ -5,6 +5,7 @@ from typing import Final
 
 from ...books.books import Books
 from ...model.container import Container, ContainerId
+from ...model.last_place import Breach
 from ..classifier import Classified
 from .judge import Judge
 from .judgement import Judgement
@@ -41,6 +42,16 @@ class RuleLook:
             return ()
         cpus = self._books.reach(container_id)
         return judgement.told_at(cpus, self._books.pool_around(container_id))
+
+    def breaches(self, container_id: ContainerId) -> frozenset[Breach]:
+        """The rules that do not hold between a container and others near it."""
+        books, found = self._books, set[Breach]()
+        cpus = books.reach(container_id)
+        for one in self.broken(container_id):
+            near = books.domains.covering(one.level, cpus) if one.blockers else 0
+            beside = [other for other in one.blockers if books.reach(other.id) & near]
+            found |= one.beside(beside).breaches
+        return frozenset(found)
 
     def still_broken(
         self, container_id: ContainerId, texts: Sequence[str]

@@ -104,26 +104,29 @@ def _without(movable: _Movable, narrowed: NarrowedShares) -> NarrowedShares:
     return others
 
 
-def make_way(judgement: Judgement, cpus: int, books: Books) -> tuple[Grant, ...]:
+def make_way(
+    judgement: Judgement, cpus: int, books: Books, *, firmly: bool = False, anyway: bool = False
+) -> tuple[Grant, ...]:
     """The grants of residents that make way for a container on these cpus, and on no others.
 
-    No grants where one of them does not fit any more. Others may stay in its way.
+    No grants where one of them does not fit any more. Others may stay in its way. `firmly`: only
+    for rules that never break. `anyway`: whether their shares fit is for the caller to find out.
     """
     if len(judgement.kept_apart()) > _RESIDENTS_MAX:
         return ()
     crowds = Crowds(books)
     for one in judgement.own:
-        if one.blockers and cpus & one.forbidden:
+        if one.blockers and cpus & one.forbidden and not (firmly and one.can_break):
             crowds.kept_from(one)
     for barrier in judgement.barriers:
-        if cpus & barrier.forbidden:
+        if cpus & barrier.forbidden and not (firmly and barrier.can_break):
             crowds.kept_by(barrier)
     movable = dict(sorted(crowds.movable.items()))
-    return _narrowed(movable, cpus, books.ledger, judgement.domains) or ()
+    return _narrowed(movable, cpus, books.ledger, judgement.domains, anyway=anyway) or ()
 
 
 def _narrowed(
-    movable: _Movable, cpus: int, ledger: Ledger, domains: Domains
+    movable: _Movable, cpus: int, ledger: Ledger, domains: Domains, *, anyway: bool = False
 ) -> tuple[Grant, ...] | None:
     trial: NarrowedShares | None = None
     found: list[Grant] = []
@@ -135,7 +138,7 @@ def _narrowed(
         # Its share stays in its pool: only who has how much of the pool is another.
         trial = trial or ledger.narrowed.copy()
         rest = standing_cpus(grant, ledger) & ~cover
-        if not has_room(grant, rest, ledger, trial):
+        if not (anyway or has_room(grant, rest, ledger, trial)):
             return None
         narrowed = replace(grant, within=CpuSet(rest))
         trial.add(narrowed)
