@@ -162,10 +162,11 @@ class World:
             after = {one: self.cpus(each.container) for one, each in self.pods.items()}
             assert after == others, "a refusal changes nobody"
             return
+        # The newcomer may be whom one has to be with.
+        self.pods[pod.container.id] = pod
         for each, rule in near:
             if self.engine.grants[each.container.id].beside:
                 assert self.is_near(each, rule), f"{each.container.id} is left alone: {rule}"
-        self.pods[pod.container.id] = pod
         for rule in pod.rules:
             if not rule.is_anti and not self.is_near(pod, rule):
                 assert not pod.fails, f"{pod.container.id}: {rule} does not hold"
