@@ -1,0 +1,77 @@
+"""Containers that crash and are back with nobody new in between: each has its place again."""
+
+import pytest
+from msgspec.structs import replace
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.placing.restart import RESTARTED
+from tests.unit.policy.engine.ruled_pods import (
+    NODES,
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    placed,
+    term,
+)
+
+
+def again(container: Container) -> Container:
+    return replace(container, id=ContainerId(f"{container.id}-1"))
+
+
+def back(engine: Engine, container: Container) -> str:
+    """The cpus of the next instance of a container, which ended in its place."""
+    found = placed(engine, again(container))
+    assert engine.decisions[again(container).id].decided_by == RESTARTED
+    return found
+
+
+def test_who_grew_onto_the_cpu_of_one_that_crashed_has_others_that_it_was_promised() -> None:
+    """One cpu is kept for it, and is cpu 1 of those that it has meanwhile."""
+    engine = engine_of("socket:1 core:4 mem:8G")
+    it, shy = container_of("it", 1), container_of("shy", 0, apart(term("core", "loud")))
+    assert [placed(engine, one) for one in (it, container_of("loud", 1), shy)] == ["1", "2", "3"]
+    engine.stop(it.id)
+    assert cpus(engine, shy) == "1,3"
+    assert back(engine, it) == "1"
+    assert cpus(engine, shy) == "3"
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_rule_that_may_break_and_did_not_hold_keeps_nobody_from_its_cpus(is_own: bool) -> None:
+    """There is room by now where it would hold."""
+    engine = engine_of(NODES)
+    rules = apart(term("socket", "foe"))
+    far = [
+        container_of(
+            f"far{node}", 4, annotations={"pool-name.pinfold.dev/pod": f"NUMA node #{node}"}
+        )
+        for node in (2, 3)
+    ]
+    foe = container_of("foe", 1, None if is_own else apart(term("socket", "it")))
+    it = container_of("it", 1, rules if is_own else None)
+    for one in (*far, foe, it):
+        placed(engine, one)
+    had = cpus(engine, it)
+    engine.stop(far[0].id)
+    engine.remove(far[0].id)
+    engine.stop(it.id)
+    assert back(engine, it) == had
+    assert engine.decisions[again(it).id].unmet
+
+
+def test_rules_that_did_not_hold_between_two_keep_neither_from_its_cpus() -> None:
+    """Of which the other one was gone when the second one ended."""
+    engine = engine_of(NODES)
+    name = {"pool-name.pinfold.dev/pod": "NUMA node #2"}
+    full = container_of("full", 4, annotations=name)
+    rest = container_of("rest", 4, annotations={"pool-name.pinfold.dev/pod": "NUMA node #3"})
+    it, foe = container_of("it", 1, apart(term("socket", "foe"))), container_of("foe", 1)
+    had = [placed(engine, one) for one in (full, rest, foe, it)]
+    engine.stop(full.id)
+    engine.remove(full.id)
+    for one in (foe, it):
+        engine.stop(one.id)
+    assert [back(engine, one) for one in (foe, it)] == had[2:]
