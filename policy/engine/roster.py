@@ -14,6 +14,7 @@ from ..pens.pod_numbers import left_of_pod, resized_with, shows_pod
 from ..placing.classifier import Classified
 from ..placing.wishes.claimed_cpus import unbooked_claim
 from ..placing.wishes.own_cpus import shortfall
+from ..rules.podaffinity.rule_set import RequiredTerm
 from ..text.errors import Problem
 from .adoption import instance_key
 from .decision import Decision
@@ -133,6 +134,17 @@ class Roster:
         """The containers that have ended and are not removed: instances of them may be back."""
         present = map(self.containers.__getitem__, self._instances.values())
         return [one for one in present if one.state is ContainerState.EXITED]
+
+    def affinity_of_ended(self) -> Sequence[tuple[Container, RequiredTerm]]:
+        """The rules of those containers that want them with others."""
+        known = self.classified
+        return [
+            (one, rule)
+            for one in self.ended()
+            if one.id in known
+            for rule in known[one.id].placement.required
+            if not rule.is_anti
+        ]
 
     def _breaches_beside(self, container: Container) -> frozenset[Breach]:
         """The rules that did not hold between a container and others that ended before it did."""

@@ -23,6 +23,7 @@ from ..placing.openings.crowds import standing_cpus
 from ..placing.openings.narrowing import has_room
 from ..placing.placer import Placement
 from ..placing.restart import RESTARTED
+from ..rules.podaffinity.rule_set import RequiredTerm
 from ..rules.podaffinity.term_selection import select_term
 from .roster import Roster
 
@@ -34,6 +35,8 @@ _EFFORT_MAX: Final = 192
 them, the others in later ones."""
 _EFFORT_OF_ONE: Final = 8
 """Beside one for each rule that is read."""
+
+_Waiting = Sequence[tuple[Container, RequiredTerm]]
 
 
 class ShiftedShares:
@@ -59,7 +62,9 @@ class ShiftedShares:
             last = self._roster.last_place(self._roster.containers[gone])
             if last is None or last.pen is None:
                 found = dict.fromkeys(self._narrowed_for(gone))
-                self._due.update(dict.fromkeys(filter(self._may_make_way, found)))
+                waiting = self._roster.affinity_of_ended() if found else ()
+                may = [one for one in found if self._may_make_way(one, waiting)]
+                self._due.update(dict.fromkeys(may))
         if self._due:
             self.widen_due()
 
@@ -83,10 +88,11 @@ class ShiftedShares:
         if placement.decided_by == RESTARTED and grant.within is not None:
             self._due[grant.container_id] = None
 
-    def _may_make_way(self, held_as: ContainerId) -> bool:
+    def _may_make_way(self, held_as: ContainerId, waiting: _Waiting) -> bool:
         """Whether rules let a container, or all in a pen, be narrowed; see `find_narrowings`.
 
-        And whether it still fits on what it has: where too much is promised nobody is narrowed.
+        And those of who has ended and may be back. And whether it still fits on what it has: where
+        too much is promised nobody is narrowed.
         """
         standing, residents = self._books.standing, self._books.affinity.residents
         ledger = self._books.ledger
@@ -98,16 +104,9 @@ class ShiftedShares:
             return False
         if standing.has_required_affinity and required_among(members, standing, residents):
             return False
-        return not any(map(self._is_awaited, members))
-
-    def _is_awaited(self, member: ContainerId) -> bool:
-        """Whether somebody who has ended, and may be back, must be with a container."""
-        known, container = self._roster.classified, self._roster.containers[member]
-        return any(
-            not rule.is_anti and rule.term.includes(one, container)
-            for one in self._roster.ended()
-            if one.id in known
-            for rule in known[one.id].placement.required
+        containers = self._roster.containers
+        return not any(
+            rule.term.includes(owner, containers[one]) for owner, rule in waiting for one in members
         )
 
     def _narrowed_for(self, gone: ContainerId) -> Iterator[ContainerId]:
