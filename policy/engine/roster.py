@@ -116,12 +116,19 @@ class Roster:
         for key in [key for key in self._last_places if key[0] == pod_uid]:
             del self._last_places[key]
 
-    def last_place(self, container: Container) -> LastPlace | None:
-        """The place of the instance before this one, where it was remembered and near the same."""
+    def remembered_place(self, container: Container) -> LastPlace | None:
+        """The place of the instance before this one, where it was near the same, as noted then."""
         if not self._last_places:
             return None
         last = self._last_places.get(instance_key(container))
         if last is None or last.request.hints != self.classified[container.id].request.hints:
+            return None
+        return last
+
+    def last_place(self, container: Container) -> LastPlace | None:
+        """The same with what is to be known of it by now. O(remembered places), if there is one."""
+        last = self.remembered_place(container)
+        if last is None:
             return None
         breaches = last.breaches | self._breaches_beside(container)
         is_of_same = last.resources == container.resources

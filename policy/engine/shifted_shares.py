@@ -59,12 +59,13 @@ class ShiftedShares:
         And those that could not make way once more.
         """
         if self._books.ledger.narrowed.ids:
-            last = self._roster.last_place(self._roster.containers[gone])
+            last = self._roster.remembered_place(self._roster.containers[gone])
             if last is None or last.pen is None:
                 found = dict.fromkeys(self._narrowed_for(gone))
-                waiting = self._roster.affinity_of_ended() if found else ()
-                may = [one for one in found if self._may_make_way(one, waiting)]
-                self._due.update(dict.fromkeys(may))
+                may = list(filter(self._may_make_way, found))
+                waiting = self._roster.affinity_of_ended() if may else ()
+                free = [one for one in may if not self._is_awaited(one, waiting)]
+                self._due.update(dict.fromkeys(free))
         if self._due:
             self.widen_due()
 
@@ -88,11 +89,10 @@ class ShiftedShares:
         if placement.decided_by == RESTARTED and grant.within is not None:
             self._due[grant.container_id] = None
 
-    def _may_make_way(self, held_as: ContainerId, waiting: _Waiting) -> bool:
+    def _may_make_way(self, held_as: ContainerId) -> bool:
         """Whether rules let a container, or all in a pen, be narrowed; see `find_narrowings`.
 
-        And those of who has ended and may be back. And whether it still fits on what it has: where
-        too much is promised nobody is narrowed.
+        And whether it still fits on what it has: where too much is promised nobody is narrowed.
         """
         standing, residents = self._books.standing, self._books.affinity.residents
         ledger = self._books.ledger
@@ -102,10 +102,13 @@ class ShiftedShares:
         members = tuple(ledger.members(held_as)) or (held_as,)
         if any(standing.of(one).hold_it for one in members):
             return False
-        if standing.has_required_affinity and required_among(members, standing, residents):
-            return False
+        return not (standing.has_required_affinity and required_among(members, standing, residents))
+
+    def _is_awaited(self, held_as: ContainerId, waiting: _Waiting) -> bool:
+        """Whether who has ended, and may be back, wants a container, or one in a pen, with it."""
         containers = self._roster.containers
-        return not any(
+        members = tuple(self._books.ledger.members(held_as)) or (held_as,)
+        return any(
             rule.term.includes(owner, containers[one]) for owner, rule in waiting for one in members
         )
 
@@ -149,7 +152,7 @@ class ShiftedShares:
 
     def _left_by(self, gone: Container) -> int:
         """A mask of the cpus that a container, or its pen, had; all where that is not known."""
-        last = self._roster.last_place(gone)
+        last = self._roster.remembered_place(gone)
         held = None if last is None else last.pen or last.grant
         if held is None or held.cpu_type is not CpuType.NORMAL:
             return self._books.tree.root.cpus.mask

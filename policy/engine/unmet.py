@@ -131,7 +131,8 @@ class UnmetRules:
     def breaches(self, container_id: ContainerId) -> frozenset[Breach]:
         """The rules that do not hold between a container and others, if any is told."""
         self.look_at_postponed()
-        if not any(container_id in (one, *others) for one, others in self._concerned.items()):
+        told = self._concerned
+        if container_id not in told and not any([container_id in one for one in told.values()]):
             return frozenset()
         return self._look().breaches(container_id)
 
