@@ -4,14 +4,18 @@ A pool's own sums do not know on which of its cpus a share was promised, so excl
 taken from what these have left.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
+from typing import Final
 
 from ...topology.sets.cpuset import CpuSet
 from ..cpus.picker import CpuPicker
 from ..model.container import ContainerId
 from ..model.grant import Grant
 from ..pools.pool_tree import PoolTree
+
+_CHANGES_MAX: Final = 32
+"""After more changes everything is summed up anew."""
 
 
 class NarrowedShares:
@@ -25,8 +29,15 @@ class NarrowedShares:
         """Milli-cpus by set of cpus, where there are any: many grants have the same set."""
         self._near: dict[int, Sequence[tuple[int, int]]] = {}
         """Those sets, and milli-cpus, that have some cpus of a pool, by its id: as far as asked."""
+        self._inside: dict[int, int] = {}
+        """Milli-cpus of all sets in a set, that one among them, as when it was asked for last."""
+        self._changes: dict[int, int] = {}
+        """By which the sums are others since. Most of them are the same from one event to the next,
+        and a machine has hundreds of sets."""
         self._total_milli = 0
         self._beside: dict[ContainerId, tuple[CpuSet, ...]] = {}
+        self._uses: dict[int, int] = {}
+        """How many grants have a set, or need one to be shared on: they are many of the same."""
         self._owed: int | None = 0
         self._version = -1
         self._picks: dict[tuple[int, int], int] = {}
@@ -39,7 +50,8 @@ class NarrowedShares:
         """A copy with the same grants, which change apart from these."""
         other = copy(self)
         other._shares, other._beside = dict(self._shares), dict(self._beside)
-        other._sums = dict(self._sums)
+        other._sums, other._uses = dict(self._sums), dict(self._uses)
+        other._changes = dict(self._changes)
         return other
 
     def without(self, grant: Grant) -> "NarrowedShares":
@@ -67,12 +79,16 @@ class NarrowedShares:
     def add(self, grant: Grant) -> None:
         """Note a grant if it is narrowed, or needs that others go on sharing some cpus."""
         if grant.beside:
+            self._use(self._beside.get(grant.container_id, ()), -1)
             self._beside[grant.container_id] = grant.beside
+            self._use(grant.beside, 1)
             self._owed = None
         if grant.within is None or not grant.has_shared_part:
             return
         cpus = grant.within.mask & self._tree.pools[grant.pool_id].sharable.mask
-        self._count(*self._shares.get(grant.container_id, (cpus, 0)), -1)
+        former = self._shares.get(grant.container_id)
+        if former is not None:
+            self._count(*former, -1)
         self._shares[grant.container_id] = cpus, grant.shared_milli
         self._count(cpus, grant.shared_milli, 1)
         self._owed = None
@@ -82,16 +98,30 @@ class NarrowedShares:
         share = self._shares.pop(container_id, None)
         if share is not None:
             self._count(*share, -1)
-        if self._beside.pop(container_id, None) or share is not None:
+        beside = self._beside.pop(container_id, ())
+        self._use(beside, -1)
+        if beside or share is not None:
             self._owed = None
 
     def _count(self, cpus: int, milli: int, sign: int) -> None:
         self._total_milli += sign * milli
         # Copies have the former one.
         self._near = {}
+        self._use_mask(cpus, sign)
+        if self._inside and (change := self._changes.pop(cpus, 0) + sign * milli):
+            self._changes[cpus] = change
         total = self._sums.pop(cpus, 0) + sign * milli
         if total:
             self._sums[cpus] = total
+
+    def _use(self, sets: Iterable[CpuSet], sign: int) -> None:
+        for one in sets:
+            self._use_mask(one.mask, sign)
+
+    def _use_mask(self, cpus: int, sign: int) -> None:
+        uses = self._uses.pop(cpus, 0) + sign
+        if uses:
+            self._uses[cpus] = uses
 
     def spare_only(self, spared: Collection[ContainerId]) -> None:
         """Owe no cpu to those who asked for none, but for some."""
@@ -126,7 +156,7 @@ class NarrowedShares:
         """A mask of free cpus that are not to be taken: enough of each set for its grants.
 
         `version`: another number wherever `free` is another. O(1) where nothing changed, else
-        O(sets of cpus²).
+        O(sets of cpus x sets that changed).
         """
         if not self._shares and not self._beside:
             return 0
@@ -135,31 +165,43 @@ class NarrowedShares:
         return self._owed
 
     def _kept(self, free: int) -> int:
-        by_set = dict(self._sums)
-        shares, spared = self._shares, self._spared
-        if spared is not None:
-            shares = {one: shares[one] for one in spared if one in shares}
-        for cpus, _ in shares.values():
-            by_set.setdefault(cpus, 0)
-        for sets in self._beside.values():
-            for one in sets:
-                by_set.setdefault(one.mask, 0)
-        kept = around = 0
+        sets, kept, left = self._uses, 0, free
+        if self._spared is not None:
+            shares = [self._shares[one] for one in self._spared if one in self._shares]
+            sets = dict.fromkeys([*self._sums, *[cpus for cpus, _ in shares]])
+            sets |= dict.fromkeys([one.mask for some in self._beside.values() for one in some])
+        sums = self._sums_inside(sets)
         picks: dict[tuple[int, int], int] = {}
         # The small sets first: what is kept for them is kept for those around them, too.
-        for _, cpus, milli in sorted([(one.bit_count(), one, by_set[one]) for one in by_set]):
-            if cpus & around:
-                near = self._sums_near(self._tree.holding(cpus))
-                milli = sum([other for mask, other in near if not mask & ~cpus])
-            around |= cpus
+        by_size = sorted([(one.bit_count(), one, milli) for one, milli in sums.items()])
+        for _, cpus, milli in by_size:
             count = max(1, -(-milli // 1000)) - (kept & cpus).bit_count()
-            left = free & cpus & ~kept
-            if count > 0 and left:
-                key = left, min(count, left.bit_count())
+            if count > 0 and (here := left & cpus):
+                key = here, min(count, here.bit_count())
                 taken = self._picks.get(key)
                 if taken is None:
                     taken = self._picker.pick(*key) or 0
                 picks[key] = taken
                 kept |= taken
+                left ^= taken
         self._picks = picks
         return kept
+
+    def _sums_inside(self, sets: Collection[int]) -> Mapping[int, int]:
+        """The milli-cpus of all sets in each of some sets. O(sets x those that changed)."""
+        changes, found = tuple(self._changes.items()), dict[int, int]()
+        known = self._inside if len(changes) <= _CHANGES_MAX else {}
+        for cpus in sets:
+            milli = known.get(cpus)
+            if milli is None:
+                near = self._sums_near(self._tree.holding(cpus))
+                milli = sum([other for mask, other in near if not mask & ~cpus])
+            else:
+                for mask, more in changes:
+                    # Most are elsewhere.
+                    if mask & cpus and not mask & ~cpus:
+                        milli += more
+            found[cpus] = milli
+        # Copies have the former ones.
+        self._inside, self._changes = found, {}
+        return found

@@ -489,3 +489,33 @@ def test_what_narrowed_shares_are_promised_is_that_of_all_that_have_some_of_the_
         expected = sum(own for mask, own in shares.values() if mask & asked and mask & ~counted)
         assert ledger.narrowed.promised(asked, counted) == expected
         assert ledger.copy().narrowed.promised(asked, counted) == expected
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_what_is_owed_to_narrowed_shares_is_the_same_whenever_it_was_asked_before(
+    data: st.DataObject,
+) -> None:
+    ledger, sharable = ledger_of(), list(iter_bits(0xFE))
+    some = st.sets(st.sampled_from(sharable), min_size=1).map(lambda cpus: CpuSet.of(*cpus))
+    for _ in range(data.draw(st.integers(1, 12))):
+        name = data.draw(st.sampled_from("abcd"))
+        ledger.drop(ContainerId(name))
+        if data.draw(st.booleans()):
+            grant = narrowed(name, SOCKET0, "1", data.draw(st.integers(0, 3000)))
+            within, beside = data.draw(st.tuples(some, st.lists(some, max_size=2)))
+            ledger.add(structs.replace(grant, within=within, beside=tuple(beside)))
+        if data.draw(st.booleans()):
+            # To ask may keep what was summed up, for a copy as well.
+            assert ledger.owed == ledger.copy().owed
+        if grants := list(ledger.grants.values()):
+            assert ledger.without_share(grants[0]).owed == anew(ledger, but=grants[0]).owed
+    assert ledger.owed == anew(ledger).owed
+
+
+def anew(ledger: Ledger, but: Grant | None = None) -> Ledger:
+    """A ledger of the same grants of which nobody has asked anything."""
+    found = ledger_of()
+    for one in ledger.grants.values():
+        found.add(one)
+    return found if but is None else found.without_share(but)
