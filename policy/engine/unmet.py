@@ -30,8 +30,8 @@ _EFFORT_WAITED_FOR: Final = 24
 """And with so much after one was placed or changed: two or three containers as a rule."""
 _LASTING_MAX: Final = 32
 """So many owners of rules that are required during execution are looked at in one turn."""
-_LASTING_EFFORT_MAX: Final = 256
-"""And with so much effort; the others in later turns."""
+_LASTING_EFFORT_MAX: Final = 192
+"""And with so much effort, beside that for those that are due; the others in later turns."""
 
 
 class UnmetRules:
@@ -230,7 +230,7 @@ class UnmetRules:
             lasting = [one for one in told if one.is_lasting]
             found[container_id] = self._texts(container_id, lasting)
         self._lasting_looks = begin + looks
-        self.tidy()
+        self.tidy(look)
         return found
 
     def carry_over(self, decision: Decision, others: Iterable[ContainerId]) -> None:
@@ -311,18 +311,18 @@ class UnmetRules:
         if postponed is not None and postponed[0] in self._roster.containers:
             self._due.update(self._look_again(self._due_by(*postponed), _EFFORT_WAITED_FOR))
 
-    def look_at_due(self) -> None:
-        """Look again at containers that are still due. For when nobody waits for the policy."""
+    def look_at_due(self, look: RuleLook | None = None) -> None:
+        """Look again at containers that are still due. `look`: at others, in the same event."""
         self.look_at_postponed()
         if self._due:
-            self._due = self._look_again(self._due)
+            self._due = self._look_again(self._due, _EFFORT_MAX, look)
 
-    def tidy(self) -> None:
+    def tidy(self, look: RuleLook | None = None) -> None:
         """Look at containers that are due, and tell more owners of rules of many what broke.
 
-        For when nobody waits for the policy.
+        For when nobody waits for the policy. `look`: see `look_at_due`.
         """
-        self.look_at_due()
+        self.look_at_due(look)
         found = self._many.next()
         if found is not None:
             self._note_at_owners(self._roster.containers[found[0]], found[1])
@@ -333,15 +333,15 @@ class UnmetRules:
         self.look_at_due()
 
     def _look_again(
-        self, due: dict[ContainerId, None], effort_max: int = _EFFORT_MAX
+        self, due: dict[ContainerId, None], effort_max: int, look: RuleLook | None = None
     ) -> dict[ContainerId, None]:
         """Look at containers until the effort is too much; returns those that are left.
 
         Whoever would take all of it is left, too.
         """
-        look = self._look()
-        left_out: dict[ContainerId, None] = {}
-        while due and look.effort < effort_max:
+        look = look or self._look()
+        enough, left_out = look.effort + effort_max, dict[ContainerId, None]()
+        while due and look.effort < enough:
             container_id = next(iter(due))
             del due[container_id]
             rules = self._books.standing.of(container_id)

@@ -15,6 +15,9 @@ from .scene import Scene
 EFFORT_OF_ONE: Final = 8
 """The effort of a look at one container, beside one for each rule that is read, and is told."""
 
+_EFFORT_OF_SPREAD: Final = 4
+"""And that for each rule for which all containers that it counts are counted in all domains."""
+
 
 class RuleLook:
     """A look at containers one after another, while nobody changes places."""
@@ -87,4 +90,5 @@ class RuleLook:
             has_pulls=False,
         )
         self.effort += EFFORT_OF_ONE + (judgement.effort if judgement is not None else 0)
+        self.effort += _EFFORT_OF_SPREAD * len(classified.placement.spread)
         return judgement
