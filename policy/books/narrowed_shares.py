@@ -165,11 +165,12 @@ class NarrowedShares:
         return self._owed
 
     def _kept(self, free: int) -> int:
-        sets, kept, left = self._uses, 0, free
+        sets: Collection[int] = self._uses
+        kept, left = 0, free
         if self._spared is not None:
             shares = [self._shares[one] for one in self._spared if one in self._shares]
-            sets = dict.fromkeys([*self._sums, *[cpus for cpus, _ in shares]])
-            sets |= dict.fromkeys([one.mask for some in self._beside.values() for one in some])
+            beside = [one.mask for some in self._beside.values() for one in some]
+            sets = {*self._sums, *[cpus for cpus, _ in shares], *beside}
         sums = self._sums_inside(sets)
         picks: dict[tuple[int, int], int] = {}
         # The small sets first: what is kept for them is kept for those around them, too.

@@ -6,7 +6,7 @@ costs next to nothing.
 
 from collections.abc import Iterator, Sequence
 from itertools import compress
-from typing import Final
+from typing import Any, Final
 
 from ...topology.sets.bits import selectors
 from ..model.container import Container, ContainerId
@@ -150,6 +150,12 @@ class Residents:
                 if found.places:
                     self._columns[subkey] = found
         return found
+
+    def label_column(self, key: str) -> KeyColumn | None:
+        """The values of a label of pods; None where nobody has it."""
+        # Equal to the `Subkey`, which takes a call of Python.
+        subkey: Any = "pod/labels", key
+        return self._columns.get(subkey)
 
     def joint_column(self, key: Key, characters_max: int) -> KeyColumn | None:
         """The values of a joint key; None where they have more characters together than that.

@@ -69,8 +69,27 @@ def requirements() -> st.SearchStrategy[LabelRequirement]:
     return with_values | without
 
 
+_OF_NOBODY = tuple(
+    LabelRequirement(f"k{n}", operator, values)
+    for n in range(5)
+    for operator, values in ((LabelOperator.DOES_NOT_EXIST, ()), (LabelOperator.NOT_IN, ("a",)))
+)
+
+
 def selectors() -> st.SearchStrategy[LabelSelector]:
-    return st.builds(LabelSelector, st.lists(requirements(), max_size=2).map(tuple))
+    few = st.lists(requirements(), max_size=2).map(tuple)
+    return st.builds(LabelSelector, few | few.map(lambda some: (*some, *_OF_NOBODY)))
+
+
+@given(
+    st.lists(requirements(), max_size=3),
+    st.dictionaries(st.sampled_from([*KEYS, "k0", "k4"]), st.sampled_from(VALUES)),
+)
+def test_a_selector_of_very_many_requirements_matches_where_each_of_them_holds(
+    some: list[LabelRequirement], labels: Mapping[str, str]
+) -> None:
+    selector = LabelSelector((*_OF_NOBODY, *some))
+    assert selector.matches(labels) == all(one.holds(labels) for one in selector.requirements)
 
 
 def scopes() -> st.SearchStrategy[NamespaceScope]:

@@ -10,12 +10,17 @@ from typing import Final
 from ...model.container import Container
 from ...model.selector_operator import LabelOperator
 from ..container_facts import Subkey
+from ..key_column import KeyColumn
 from ..residents import Residents
 from .label_selector import LabelRequirement, LabelSelector
 from .namespace_scope import NamespaceScope
 from .rule_set import SpreadRule
 from .term import CONTAINER_NAME, POD_NAME, POD_QOS, POD_UID, Term
 
+# Members of an enum are looked up by a call of Python.
+_IN: Final = LabelOperator.IN
+_EXISTS: Final = LabelOperator.EXISTS
+_DOES_NOT_EXIST: Final = LabelOperator.DOES_NOT_EXIST
 _POD_ID: Final = Subkey("pod/id")
 _POD_UID: Final = Subkey("pod/uid")
 _NAMESPACE: Final = Subkey("namespace")
@@ -87,7 +92,7 @@ def _of_namespaces(residents: Residents, owner: Container, term: Term) -> int:
 
 
 def _select(residents: Residents, selector: LabelSelector, places: int) -> int:
-    for requirement in selector.requirements:
+    for requirement in selector.in_order:
         if not places:
             break
         places = _narrowed(residents, requirement, places)
@@ -95,23 +100,30 @@ def _select(residents: Residents, selector: LabelSelector, places: int) -> int:
 
 
 def _narrowed(residents: Residents, requirement: LabelRequirement, places: int) -> int:
-    operator = requirement.operator
-    if operator in (LabelOperator.EXISTS, LabelOperator.DOES_NOT_EXIST):
-        with_key = _with_key(residents, requirement.key)
-        return places & (with_key if operator is LabelOperator.EXISTS else ~with_key)
-    found = _with_values(residents, requirement.key, requirement.values)
-    return places & (found if operator is LabelOperator.IN else ~found)
-
-
-def _with_key(residents: Residents, key: str) -> int:
+    operator, key = requirement.operator, requirement.key
+    has_to = operator is _EXISTS or operator is _IN
+    column = None
     if key == POD_UID or key in _PSEUDO:
-        return residents.everyone
-    return residents.column(Subkey("pod/labels", key)).places
+        if operator is _EXISTS or operator is _DOES_NOT_EXIST:
+            return places if has_to else 0
+    else:
+        column = residents.label_column(key)
+        if column is None:
+            # Nobody has it, as with most of hundreds of keys.
+            return 0 if has_to else places
+        if operator is _EXISTS or operator is _DOES_NOT_EXIST:
+            return places & (column.places if has_to else ~column.places)
+    found = _with_values(residents, key, requirement.values, column)
+    return places & (found if has_to else ~found)
 
 
-def _with_values(residents: Residents, key: str, values: Sequence[str]) -> int:
-    subkey = _POD_UID if key == POD_UID else _PSEUDO.get(key) or Subkey("pod/labels", key)
-    by_value, found = residents.column(subkey).by_value, 0
+def _with_values(
+    residents: Residents, key: str, values: Sequence[str], column: KeyColumn | None
+) -> int:
+    """The containers with one of some values. `column`: those of a key that is a label's."""
+    if column is None:
+        column = residents.column(_PSEUDO.get(key, _POD_UID))
+    by_value, found = column.by_value, 0
     for value in values:
         found |= by_value.get(value, 0)
     if key == POD_UID:

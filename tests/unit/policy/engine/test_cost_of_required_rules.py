@@ -20,6 +20,7 @@ from tests.bench.turnover import Turnover
 from tests.unit.counted_calls import called_modules, count_calls
 from tests.unit.policy.engine.ruled_pods import (
     LASTING,
+    PREFERRED,
     apart,
     container_of,
     engine_of,
@@ -322,3 +323,25 @@ def test_rules_that_require_others_cost_nothing_where_nobody_may_make_way() -> N
         return count_calls(lambda: engine.create(container_of("new", 1, rules)))
 
     assert cost(30) < cost(1) + 100
+
+
+def test_keys_that_nobody_has_cost_those_who_leave_no_call_each() -> None:
+    few, many = (_calls_of_a_departure(keys) for keys in (8, 240))
+    assert many < few + 240
+
+
+def _calls_of_a_departure(keys: int) -> int:
+    """Of a plain container that residents made way for, whose rules name so many keys each."""
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G")
+    absent = [{"key": f"k{n}", "operator": "DoesNotExist"} for n in range(keys)]
+    is_shop = {"key": "app", "operator": "In", "values": ["shop"]}
+    rule = {"topologyKey": "numa", "labelSelector": {"matchExpressions": [*absent, is_shop]}}
+    wish = {"key": "kind", "operator": "In", "values": ["system"]}
+    wide = {
+        "poolAffinity": {PREFERRED: [{"weight": 9, "preference": {"matchExpressions": [wish]}}]}
+    }
+    for n in range(4):
+        engine.create(container_of(f"web{n}", 0.1, {**apart(rule), **wide}))
+    shop = container_of("shop", 0.1, labels={"app": "shop"})
+    assert engine.create(shop).changes
+    return count_calls(lambda: engine.stop(shop.id))
