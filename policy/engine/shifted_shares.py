@@ -123,12 +123,15 @@ class ShiftedShares:
             return
         container = self._roster.containers[gone]
         levels: dict[Level, dict[ContainerId, None]] = {}
+        seen: dict[Level, int] = {}
+        residents = books.affinity.residents
         for one in known.placement.required:
             if one.is_anti:
-                residents = books.affinity.residents
-                selected = select_term(residents, container, one.term)
-                others = dict.fromkeys(residents.ids(selected))
-                levels.setdefault(one.term.level, {}).update(others)
+                level, selected = one.term.level, select_term(residents, container, one.term)
+                # Many rules are about the same containers.
+                new = selected & ~seen.get(level, 0)
+                seen[level] = seen.get(level, 0) | selected
+                levels.setdefault(level, {}).update(dict.fromkeys(residents.ids(new)))
         # Many rules are of the same owners.
         crowds: dict[tuple[Level, int], Collection[ContainerId]] = {}
         for standing in books.standing.matching(container):
