@@ -52,6 +52,8 @@ class SatisfiedWeight:
         """
         if snapshot.tree is not self._tree:
             self._begin(snapshot)
+        # After a fault in between, the next one begins anew: who was dropped is to be added again.
+        self._tree = None
         grants, pools = snapshot.grants, self._pools
         gone = self._gone(snapshot)
         for container_id in gone:
@@ -72,7 +74,7 @@ class SatisfiedWeight:
             self._add(snapshot, container_id)
         self._add_levels(snapshot, news, pause)
         pause()
-        # Only now: after a fault in between, everything is still to be taken over.
+        self._tree = snapshot.tree
         self._containers, self._classified = snapshot.containers, snapshot.classified
         self._grants = grants
         if self._unbounded:
@@ -98,7 +100,7 @@ class SatisfiedWeight:
         self._owners = TermOwners()
         layer = WeightLayer(tree=tree, worths=tuple(closeness.own), weights={})
         self._sums = {None: _Sum(layer)}
-        self._tree, self._scale = tree, closeness.scale
+        self._scale = closeness.scale
 
     def _drop(self, container_id: ContainerId) -> None:
         self._unbounded.discard(container_id)

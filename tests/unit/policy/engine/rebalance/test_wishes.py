@@ -1,6 +1,7 @@
 """Wishes are weighed as they are met where containers are, and not where they might be."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.placement_score import placement_score
+from pinfold.policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from pinfold.policy.engine.rebalance.wishes import WishKey, weigh_wishes
 from pinfold.policy.model.container import Container, ContainerId, QosClass, Resources
 from pinfold.topology.model.machine import Level
@@ -58,6 +60,24 @@ def test_what_is_wished_is_the_satisfied_weight_of_the_best_that_is_thinkable() 
     missed = weigh_wishes(placed((DB, ZERO), (WEB, ONE), (NEAR, ONE)).snapshot())
     assert missed.wished == met.wished
     assert 0 < missed.satisfied < met.satisfied
+
+
+@pytest.mark.parametrize("rests", range(6))
+def test_a_fault_leaves_out_nobody_of_whom_something_was_said_anew(rests: int) -> None:
+    before = placed((DB, ZERO), (WEB, ZERO)).snapshot()
+    weight = SatisfiedWeight()
+    weight.wishes(before)
+    anew = {one: replace(container) for one, container in before.containers.items()}
+    after = replace(before, containers=anew)
+    left = iter(range(rests))
+
+    def pause() -> None:
+        if next(left, None) is None:
+            raise InterruptedError
+
+    with suppress(InterruptedError):
+        weight.wishes(after, pause)
+    assert weight.wishes(after) == weigh_wishes(after)
 
 
 def test_nobody_is_asked_for_nothing() -> None:
