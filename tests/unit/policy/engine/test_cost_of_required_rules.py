@@ -345,3 +345,20 @@ def _calls_of_a_departure(keys: int) -> int:
     shop = container_of("shop", 0.1, labels={"app": "shop"})
     assert engine.create(shop).changes
     return count_calls(lambda: engine.stop(shop.id))
+
+
+def test_where_those_are_whom_many_rules_of_one_that_leaves_are_about_is_asked_once() -> None:
+    few, many = (_calls_of_a_disturber(terms) for terms in (1, 16))
+    assert many < few + 16 * 100
+
+
+def _calls_of_a_disturber(terms: int) -> int:
+    """Of the departure of one with so many rules about 20 others, none of which holds."""
+    engine = engine_of("socket:1 numa:1 core:4 mem:4G")
+    for n in range(20):
+        engine.create(container_of(f"web{n}", 0.01, labels={"app": "web"}))
+    others = [term("numa", "web", matchLabelKeys=[f"k{n}"]) for n in range(terms)]
+    shop = container_of("shop", 0.01, apart(*others))
+    engine.create(shop)
+    assert engine.decisions[shop.id].unmet
+    return count_calls(lambda: engine.stop(shop.id))
