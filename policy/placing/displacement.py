@@ -21,7 +21,7 @@ from .growth import homeless, is_homeless, wider_place
 from .judging.judge import Judge
 from .judging.judgement import Judgement
 from .judging.restriction import Restriction
-from .judging.scene import Scene
+from .judging.rule_look import RuleLook
 
 
 class Lost(Struct, frozen=True):
@@ -60,24 +60,33 @@ class Displacement:
         driven_out = [one for one in homeless(after) if self._had_some(one.container_id)]
         if not driven_out:
             return ()
-        # Where everybody is shows once it is told: until then the rules say the same of all.
-        rules = _RulesOfResidents(after, self._classified)
-        for grant in driven_out:
-            if not grant.is_pen:
-                # A pen stays with its pool, and is where everybody is who is left nothing there.
-                _settle(grant, rules, after)
         members = [
             one
             for grant in driven_out
             for one in (after.ledger.members(grant.container_id) or (grant.container_id,))
             if one in self._classified
         ]
+        containers = {one: books.affinity.residents.container(one) for one in members}
+        # Where everybody is shows once it is told: until then the rules say the same of all.
+        look = self._look(after, containers)
+        for grant in driven_out:
+            if not grant.is_pen:
+                # A pen stays with its pool, and is where everybody is who is left nothing there.
+                _settle(grant, look, after)
         after.pinner = copy(books.pinner)
         told = {one: Pinning(cpus=_cpus_left(one, after)) for one in members}
         after.pinner.last_told = {**books.pinner.last_told, **told}
-        then = _RulesOfResidents(after, self._classified)
-        now = _RulesOfResidents(books, self._classified)
-        return [one for one in (_looked_at(each, now, then) for each in members) if one.rules]
+        then, now = self._look(after, containers), self._look(books, containers)
+        lost: list[Lost] = []
+        for container_id, container in containers.items():
+            broken = _insisting(container_id, then, after)
+            rules = _lost(broken, _insisting(container_id, now, books)) if broken else ()
+            if rules:
+                lost.append(Lost(container, rules))
+        return lost
+
+    def _look(self, books: Books, containers: Mapping[ContainerId, Container]) -> RuleLook:
+        return RuleLook(books, containers, self._classified, Judge(books, books.config))
 
     def _had_some(self, held_as: ContainerId) -> bool:
         """Whether a resident or a pen has cpus of its pool so far; who has just come had none."""
@@ -86,59 +95,37 @@ class Displacement:
         return grant is not None and not is_homeless(grant, self._books)
 
 
-class _RulesOfResidents:
-    """The rules about residents of some books, in which nobody comes to another place."""
-
-    def __init__(self, books: Books, classified: Mapping[ContainerId, Classified]) -> None:
-        self.books = books
-        self._classified = classified
-        self._judge = Judge(books, books.config)
-        self._scenes: dict[ContainerId | None, Scene] = {}
-        """By the pen of those that are looked at: most of what is seen is the same for all."""
-
-    def judgement(self, container_id: ContainerId) -> Judgement | None:
-        """What rules say of the place of a resident."""
-        known = self._classified.get(container_id)
-        if known is None:
-            return None
-        container = self.books.affinity.residents.container(container_id)
-        pen_id = self.books.pen_around(container_id)
-        if pen_id not in self._scenes:
-            self._scenes[pen_id] = Scene(self.books, pen_id)
-        scene, judge = self._scenes[pen_id], self._judge.judge
-        return judge(container, known.placement, known.request, scene, has_pulls=False)
-
-    def broken(self, container_id: ContainerId) -> Sequence[Restriction]:
-        """The rules that insist and do not hold, each with those alone beside whom it does not."""
-        judgement, books = self.judgement(container_id), self.books
-        if judgement is None:
-            return ()
-        cpus = books.reach(container_id)
-        told = replace(judgement, passed=()).told_at(cpus, books.pool_around(container_id))
-        return [
-            one.beside(self._near(one, cpus, judgement))
-            for one in told
-            if not one.can_break and (one.blockers or one.is_spread or one.is_lasting)
-        ]
-
-    def _near(self, rule: Restriction, cpus: int, judgement: Judgement) -> Sequence[Container]:
-        if len(rule.blockers) < 2:
-            return rule.blockers
-        here, seen = self.books.domains.covering(rule.level, cpus), judgement.seen
-        return [one for one in rule.blockers if seen.get(one.id, here) & here]
+def _insisting(container_id: ContainerId, look: RuleLook, books: Books) -> Sequence[Restriction]:
+    """The rules that insist and do not hold, each with those alone beside whom it does not."""
+    judgement = look.judgement(container_id)
+    if judgement is None:
+        return ()
+    cpus = books.reach(container_id)
+    told = replace(judgement, passed=()).told_at(cpus, books.pool_around(container_id))
+    return [
+        one.beside(_near(one, cpus, judgement, books))
+        for one in told
+        if not one.can_break and (one.blockers or one.is_spread or one.is_lasting)
+    ]
 
 
-def _looked_at(container_id: ContainerId, now: _RulesOfResidents, then: _RulesOfResidents) -> Lost:
-    """A resident, with the rules that insist and hold, and will not beside the same others."""
+def _near(rule: Restriction, cpus: int, judgement: Judgement, books: Books) -> Sequence[Container]:
+    if len(rule.blockers) < 2:
+        return rule.blockers
+    here, seen = books.domains.covering(rule.level, cpus), judgement.seen
+    return [one for one in rule.blockers if seen.get(one.id, here) & here]
+
+
+def _lost(broken: Sequence[Restriction], now: Sequence[Restriction]) -> Sequence[Restriction]:
+    """The rules that hold now, or do not beside others than those beside whom they will not."""
     lost: list[Restriction] = []
-    broken = then.broken(container_id)
-    before = _partners(now.broken(container_id) if broken else ())
+    before = _partners(now)
     for one in broken:
         known = before.get(one.name)
         others = [other for other in one.blockers if other.id not in (known or ())]
         if others or known is None:
             lost.append(one.beside(others))
-    return Lost(now.books.affinity.residents.container(container_id), lost)
+    return lost
 
 
 def _partners(rules: Sequence[Restriction]) -> Mapping[str, set[ContainerId]]:
@@ -149,9 +136,9 @@ def _partners(rules: Sequence[Restriction]) -> Mapping[str, set[ContainerId]]:
     return found
 
 
-def _settle(grant: Grant, rules: _RulesOfResidents, after: Books) -> None:
+def _settle(grant: Grant, look: RuleLook, after: Books) -> None:
     """Let a resident have the place that it finds, if rules say anything of it."""
-    judgement = rules.judgement(grant.container_id)
+    judgement = look.judgement(grant.container_id)
     found = None if judgement is None else wider_place(judgement, grant, after)
     if found is not None:
         after.ledger.repool(found)

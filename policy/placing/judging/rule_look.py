@@ -40,7 +40,7 @@ class RuleLook:
 
     def broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
         """The rules about a container's place that do not hold at present."""
-        judgement = self._judged(container_id)
+        judgement = self.judgement(container_id)
         if judgement is None:
             return ()
         cpus = self._books.reach(container_id)
@@ -65,7 +65,7 @@ class RuleLook:
         self, container_id: ContainerId, texts: Sequence[str]
     ) -> tuple[Restriction, ...]:
         """The rules among those that are told by texts that do not hold at present."""
-        judgement = self._judged(container_id) if texts else None
+        judgement = self.judgement(container_id) if texts else None
         if judgement is None:
             return ()
         cpus = self._books.reach(container_id)
@@ -73,13 +73,14 @@ class RuleLook:
 
     def lasting(self, container_id: ContainerId, texts: Sequence[str]) -> tuple[Restriction, ...]:
         """The rules that do not hold at present and are required during execution, or are told."""
-        judgement = self._judged(container_id)
+        judgement = self.judgement(container_id)
         if judgement is None:
             return ()
         cpus, around = self._books.reach(container_id), self._books.pool_around(container_id)
         return judgement.still_told(texts, cpus, around, or_lasting=True)
 
-    def _judged(self, container_id: ContainerId) -> Judgement | None:
+    def judgement(self, container_id: ContainerId) -> Judgement | None:
+        """The judgement about a container's place, without what is only preferred."""
         classified = self._classified.get(container_id)
         if classified is None:
             return None
