@@ -96,10 +96,4 @@ class Crashes(World):
 
 @pytest.mark.parametrize("seed", dict.fromkeys((*SEEDS, *FOUND)))
 def test_who_crashes_and_is_back_with_nobody_new_in_between_has_its_place_again(seed: int) -> None:
-    world = Crashes(MACHINES[seed % len(MACHINES)], seed)
-    try:
-        for _ in range(LENGTH):
-            world.step()
-    except AssertionError:
-        print(*world.history[-12:], sep="\n")
-        raise
+    Crashes(MACHINES[seed % len(MACHINES)], seed).live(LENGTH)

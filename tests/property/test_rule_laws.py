@@ -273,6 +273,15 @@ class World:
         self.engine.synchronize(running, advice)
         assert {one: self.cpus(each.container) for one, each in self.pods.items()} == before
 
+    def live(self, steps: int) -> None:
+        """Take so many steps, each of which asserts the laws; where one breaks, print the last."""
+        try:
+            for _ in range(steps):
+                self.step()
+        except AssertionError:
+            print(*self.history[-12:], sep="\n")
+            raise
+
     def broken(self) -> Iterator[str]:
         """Anti-affinity that insists and does not hold, whoever came first."""
         for owner_id, other_id, rule in self.broken_pairs():
@@ -312,10 +321,4 @@ class World:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_required_holds_after_every_event(seed: int) -> None:
-    world = World(MACHINES[seed % len(MACHINES)], seed)
-    try:
-        for _ in range(STEPS):
-            world.step()
-    except AssertionError:
-        print(*world.history[-12:], sep="\n")
-        raise
+    World(MACHINES[seed % len(MACHINES)], seed).live(STEPS)

@@ -170,10 +170,4 @@ def heads(decision: Decision) -> set[str]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_told_of_who_comes_or_changes_is_what_does_not_hold(seed: int) -> None:
-    world = TellingWorld(MACHINES[seed % len(MACHINES)], seed)
-    try:
-        for _ in range(STEPS):
-            world.step()
-    except AssertionError:
-        print(*world.history[-6:], sep="\n")
-        raise
+    TellingWorld(MACHINES[seed % len(MACHINES)], seed).live(STEPS)
