@@ -24,7 +24,9 @@ from ..pens.pen_slices import rest_of
 from ..placing.classifier import Classified
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement, bits
-from ..placing.judging.restriction import names_text
+from ..placing.judging.near_blockers import with_near_blockers
+from ..placing.judging.obstacles import obstacles
+from ..placing.judging.restriction import names_text, wants_text
 from ..placing.mover import bound_to_place, immovable
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
@@ -124,8 +126,11 @@ def plan_replacement(
     left = {one.name for one in placement.broken}
     sought = [one for one in before if one.is_lasting or any(map(one.is_told_by, told))]
     if not {one.name for one in sought} - left or left - {one.name for one in before}:
-        reasons = "; ".join(one.unmet_text for one in sought)
-        return _failure(f"no place is better: {reasons or 'its rules hold where it is'}")
+        near = with_near_blockers(sought, here, books)
+        reasons = "; ".join([one.unmet_text for one in near]) or "its rules hold where it is"
+        if kept := wants_text(obstacles(sought, relaxed, books.tree)):
+            reasons += f"; where that would hold others do not: {kept}"
+        return _failure(f"no place is better: {reasons}")
     grant = placement.booking.grant
     if wanted_pool not in (None, grant.pool_id):
         return _failure(f"its rules would hold in {books.tree.pools[grant.pool_id].name} by now")

@@ -11,6 +11,7 @@ from ..model.pinning import Change
 from ..placing.growth import is_outside
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
+from ..placing.judging.near_blockers import with_near_blockers
 from ..placing.judging.restriction import (
     TOLD_MAX,
     Restriction,
@@ -72,14 +73,8 @@ class UnmetRules:
 
     def _texts(self, container_id: ContainerId, broken: Iterable[Restriction]) -> tuple[str, ...]:
         """The rules that do not hold at a container, with those alone whom it shares domains."""
-        cpus = self._books.reach(container_id)
-        return tuple(one.beside(self._beside(one, cpus)).unmet_text for one in broken)
-
-    def _beside(self, rule: Restriction, cpus: int) -> Sequence[Container]:
-        if not 1 < len(rule.blockers) <= TOLD_MAX:
-            return rule.blockers
-        books, here = self._books, self._books.domains.covering(rule.level, cpus)
-        return [one for one in rule.blockers if books.reach(one.id) & here]
+        near = with_near_blockers(broken, self._books.reach(container_id), self._books)
+        return tuple([one.unmet_text for one in near])
 
     def tell_owners(self, newcomer: Container, broken: Sequence[Restriction]) -> None:
         """Note in the decisions of residents that a container breaks rules of theirs.

@@ -15,6 +15,7 @@ from ..placing.departures import Needed
 from ..placing.growth import allowed_cpus, held_back, kept_in
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
+from ..placing.judging.near_blockers import with_near_blockers
 from ..placing.judging.restriction import TOLD_MAX, Restriction
 from ..placing.judging.scene import Scene
 from ..placing.placer import Failure
@@ -96,8 +97,8 @@ def kept_from(
     `what`: what the pen does there. `back`: see `kept_out`.
     """
     cpus = (books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
-    broken = [_beside(one, cpus, books) for one in firm if one.is_broken_by(cpus, pen.pool_id)]
-    broken = [one for one in broken if _keeps_out(one, back)]
+    there = [one for one in firm if one.is_broken_by(cpus, pen.pool_id)]
+    broken = [one for one in with_near_blockers(there, cpus, books) if _keeps_out(one, back)]
     if not broken:
         return None
     told = [one.unmet_text for one in broken[:TOLD_MAX]]
@@ -114,12 +115,6 @@ def kept_from(
 def _firm(found: Judgement | None) -> Sequence[Restriction]:
     # Those of very many are one rule each: no firm one is passed over among others that are told.
     return [one for one in found.restrictions() if not one.can_break] if found is not None else []
-
-
-def _beside(rule: Restriction, cpus: int, books: Books) -> Restriction:
-    """The rule with those of its blockers alone that are near some cpus."""
-    near = books.domains.covering(rule.level, cpus)
-    return rule.beside([other for other in rule.blockers if books.reach(other.id) & near])
 
 
 def _keeps_out(rule: Restriction, back: LastPlace | None) -> bool:

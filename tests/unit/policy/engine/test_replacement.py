@@ -81,6 +81,33 @@ def test_whoever_must_be_alone_leaves_when_another_had_to_come() -> None:
     assert broken(engine) == {}
 
 
+def test_who_cannot_follow_another_is_told_whose_rule_keeps_it_from_there() -> None:
+    engine = engine_of("socket:1 numa:2 core:2 thread:2 mem:2G")
+    placed(engine, first := container_of("first", 1, app="db", annotations=pool(0)))
+    placed(engine, follower := container_of("follower", 1, lasting(near(term("numa", "db")))))
+    shy = container_of("shy", 1, apart(term("numa", "follower")), fails=True, annotations=pool(1))
+    placed(engine, shy)
+    engine.remove(first.id)
+    placed(engine, container_of("second", 1, app="db", annotations=pool(1)))
+    assert list(broken(engine)) == [follower.id]
+    told = reason(engine.place_anew(follower.id))
+    assert told.endswith(
+        "; where that would hold others do not: anti-affinity at numa to app=follower"
+        " (affinity.pinfold.dev/pod:1) of default/shy/main:"
+        " wanted a NUMA node without default/shy/main"
+    )
+
+
+def test_who_may_be_nowhere_better_is_told_beside_whom_it_is_and_not_of_all_others() -> None:
+    engine = engine_of("socket:1 numa:2 core:2 thread:2 mem:2G")
+    for number in (0, 1):
+        placed(engine, container_of(f"wolf{number}", 1, app="wolf", annotations=pool(number)))
+    placed(engine, shy := container_of("shy", 0.5, lasting(apart(term("numa", "wolf")))))
+    (number,) = node(engine, shy)
+    told = reason(engine.place_anew(shy.id))
+    assert told.endswith(f": in one NUMA node with default/wolf{number}/main")
+
+
 def test_labels_of_pools_that_change_move_whoever_requires_them() -> None:
     def labelled(cpus: str) -> Any:
         labels = [{"cpus": cpus, "labels": {"disk": "fast"}}]

@@ -200,3 +200,17 @@ def test_the_event_itself_costs_no_more_calls_for_more_owners() -> None:
     few, many = found
     assert many < 1.1 * few
     assert few < 1400
+
+
+def test_of_more_than_are_told_one_by_one_those_alone_are_named_that_are_near() -> None:
+    engine = engine_of("socket:1 numa:2 core:8 mem:16G")
+    rules = apart(term("numa", "shard"))
+    shards = [
+        container_of(f"shard{number}", 0.1, rules, app="shard", annotations=pool(number % 2))
+        for number in range(TOLD_MAX + 3)
+    ]
+    for shard in shards:
+        assert isinstance(engine.create(shard).result, Grant)
+    own = engine.decisions[shards[-1].id].unmet[0]
+    others = "default/shard0/main, default/shard2/main, default/shard4/main, default/shard6/main"
+    assert own.endswith(f": in one NUMA node with {others} and {TOLD_MAX // 2 + 1 - 4} more")
