@@ -11,7 +11,7 @@ from itertools import compress
 from typing import Final
 
 from ...topology.model.machine import Level
-from ...topology.sets.bits import bits_by_count, mask_where, selectors
+from ...topology.sets.bits import bits_by_count, mask_where, one_less_in, selectors
 from ..model.container import Container, ContainerId
 from .books import Books
 
@@ -200,13 +200,7 @@ class Whereabouts:
         if found is None:
             found = self._counts[key] = self._domains_by_count(*key)
         for one in self.placed(without) if without else ():
-            left: dict[int, int] = {}
-            here = self._books.domains.indexes(level, self.cpus_of(one.id))
-            for count, bits in found.items():
-                for number, some in ((count - 1, bits & here), (count, bits & ~here)):
-                    if some:
-                        left[number] = left.get(number, 0) | some
-            found = left
+            found = one_less_in(self._books.domains.indexes(level, self.cpus_of(one.id)), found)
         return found
 
     def _domains_by_count(self, level: Level, places: int, usable: int) -> Mapping[int, int]:

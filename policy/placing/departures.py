@@ -16,6 +16,7 @@ from .judging.barrier import Barrier, BarrierOwners
 from .judging.judge import Judge
 from .judging.judgement import OWNERS_MAX, Judgement
 from .judging.restriction import Restriction, names_text
+from .judging.spread_counts import SpreadCounts
 
 _SINGLES_MAX: Final = 4
 """So many residents are tried for each alone: of those in the way, of those with the fewest cpus
@@ -24,6 +25,8 @@ _ALTERNATIVES_MAX: Final = 4
 """So many of these are told, each of whom is enough."""
 _FILLERS_MAX: Final = 8
 """So many residents that fill cpus leave together."""
+_CROWDING_MAX: Final = 16
+"""So many residents that spread rules count are among those in the way."""
 _EFFORT_MAX: Final = 64
 """Of more rules only all residents in the way are tried, together."""
 _TRIES_MAX: Final = 12
@@ -137,7 +140,7 @@ class DepartureSearch:
 
     def found(self) -> Departure | None:
         """The departure that disturbs the fewest; None where the container lacks more."""
-        blockers = self._spared(self._judgement.blockers())
+        blockers = self._spared((*self._judgement.blockers(), *self._crowding()))
         if self._is_much or len(blockers) > OWNERS_MAX:
             is_enough = blockers and self._is_room_without(blockers)
             return Departure(blockers, Needed.SOME) if is_enough else None
@@ -152,6 +155,30 @@ class DepartureSearch:
             return Departure(found, Needed.ONE)
         needed = self._needed(together)
         return Departure(needed, Needed.ALL if self._is_each_needed(needed) else Needed.SOME)
+
+    def _crowding(self) -> Sequence[Container]:
+        """The first residents too many, for a spread rule, in domains that all other rules leave.
+
+        Those of the domains with the fewest: there one less is enough, as a rule.
+        """
+        found: dict[ContainerId, Container] = {}
+        residents = self._books.affinity.residents
+        for rule in self._insisting.own:
+            if rule.spread is None:
+                continue
+            cpus = self._least_crowded(rule, rule.spread)
+            for one in residents.ids(rule.spread.counted) if cpus else ():
+                if len(found) < _CROWDING_MAX and self._books.reach(one) & cpus:
+                    found[one] = residents.container(one)
+        return tuple(found.values())
+
+    def _least_crowded(self, rule: Restriction, spread: SpreadCounts) -> int:
+        """A mask of the full domains with the fewest that all rules but this one leave."""
+        domains, level, rules = self._books.domains, spread.rule.level, self._insisting
+        others = replace(rules, own=tuple([one for one in rules.own if one is not rule]))
+        full = spread.full & domains.indexes(level, self._place(others))
+        here = [(count, bits & full) for count, bits in spread.by_count.items() if bits & full]
+        return domains.members(level, min(here)[1]) if here else 0
 
     def _spared(self, containers: Iterable[Container]) -> Sequence[Container]:
         """The containers that may leave: the refused one does not have to be with them."""
@@ -245,7 +272,7 @@ class DepartureSearch:
         ids = frozenset([one.id for one in leaving])
         found = self._trials.get(ids)
         if found is None:
-            if not self._tries or (self._judgement.counted and self._may_make_uneven(ids)):
+            if not self._tries or (self._judgement.spreads and self._may_make_uneven(ids)):
                 return False
             self._tries -= 1
             found = self._trials[ids] = self._trial(leaving, ids)
@@ -288,6 +315,8 @@ class DepartureSearch:
     def _own_without(
         self, rule: Restriction, leaving: Collection[ContainerId], freed: _Freed
     ) -> Restriction | None:
+        if rule.spread is not None:
+            return self._spread_without(rule, rule.spread, leaving)
         if not rule.blockers:
             return rule
         rest = [one for one in rule.blockers if one.id not in leaving]
@@ -296,6 +325,21 @@ class DepartureSearch:
             cpus |= reach | self._gained(one.id, freed)
         forbidden = self._books.domains.covering(rule.level, cpus)
         return replace(rule, forbidden=forbidden, blockers=tuple(rest)) if rest else None
+
+    def _spread_without(
+        self, rule: Restriction, spread: SpreadCounts, leaving: Collection[ContainerId]
+    ) -> Restriction | None:
+        left = self._counts_without(spread, leaving)
+        forbidden = self._books.domains.members(spread.rule.level, left.full)
+        return replace(rule, forbidden=forbidden, spread=left) if forbidden else None
+
+    def _counts_without(
+        self, spread: SpreadCounts, leaving: Collection[ContainerId]
+    ) -> SpreadCounts:
+        books, residents = self._books, self._books.affinity.residents
+        gone = [one for one in leaving if residents.place(one) & spread.counted]
+        reaches = books.reaches(gone)
+        return spread.without([books.domains.indexes(spread.rule.level, one) for one in reaches])
 
     def _barrier_without(
         self, barrier: Barrier, leaving: Collection[ContainerId], freed: _Freed
@@ -327,16 +371,19 @@ class DepartureSearch:
     def _may_make_uneven(self, leaving: Collection[ContainerId]) -> bool:
         """Whether the newcomer's spread rules may allow less without some residents.
 
-        Where one of those is counted, and where others share the cpus that are given back.
+        Where a rule that leaves it all domains would not, and where those that are counted come to
+        share cpus that are given back.
         """
         residents, ledger = self._books.affinity.residents, self._books.ledger
-        counted = self._judgement.counted
-        if any(residents.place(one) & counted for one in leaving):
-            return True
+        counted = 0
+        for one in self._judgement.spreads:
+            if not one.full and self._counts_without(one, leaving).full:
+                return True
+            counted |= one.counted
         if not any(ledger.counted(one).exclusive for one in leaving):
             return False
         held = [one for one in residents.ids(counted) if one in ledger.grants]
-        return any(ledger.counted(one).has_shared_part for one in held)
+        return any(ledger.counted(one).has_shared_part for one in held if one not in leaving)
 
 
 def _ledger_without(ledger: Ledger, leaving: Iterable[ContainerId]) -> Ledger:

@@ -105,7 +105,7 @@ def _insisting(container_id: ContainerId, look: RuleLook, books: Books) -> Seque
     return [
         one.beside(_near(one, cpus, judgement, books))
         for one in told
-        if not one.can_break and (one.blockers or one.is_spread or one.is_lasting)
+        if not one.can_break and (one.blockers or one.spread or one.is_lasting)
     ]
 
 

@@ -15,6 +15,7 @@ from ...pools.domains import Domains
 from ...rules.pulls import Pulls
 from .barrier import Barrier
 from .restriction import Restriction, ids_in_the_way
+from .spread_counts import SpreadCounts
 
 OWNERS_MAX: Final = 48
 """More than the containers with rules about one newcomer on an ordinary node: of more, nobody is
@@ -67,8 +68,8 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     """By pool id the sum of preferred pool terms, scaled like pulls; empty without any."""
     guarded: tuple[str, ...] = ()
     """Rules of others that would block too much, and are preferences for this newcomer."""
-    counted: int = 0
-    """The containers that its own required spread rules count where they insist, as a set."""
+    spreads: tuple[SpreadCounts, ...] = ()
+    """What its own required spread rules count where they insist, those that leave all too."""
     uncounted: int = 0
     """How many rules of others do not count: their namespaces have too many about the newcomer."""
     seen: Mapping[ContainerId, int] = field(default_factory=dict[ContainerId, int])
@@ -138,7 +139,7 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
             pulls=pulls,
             pool_scores=scores or self.pool_scores or other.pool_scores,
             guarded=(*self.guarded, *other.guarded),
-            counted=self.counted | other.counted,
+            spreads=(*self.spreads, *other.spreads),
             uncounted=max(self.uncounted, other.uncounted),
         )
 

@@ -11,6 +11,7 @@ from ...model.container import Container, ContainerId
 from ...model.grant import Dropped
 from ...model.last_place import Breach
 from ...model.level_name import a_level, level_noun
+from .spread_counts import SpreadCounts
 
 TOLD_MAX: Final = 16
 """So many rules that do not hold at a container, or do not count for it, are told."""
@@ -30,8 +31,8 @@ class Restriction(Struct, frozen=True, kw_only=True):
     """Whether it gives way where it cannot be met."""
     is_lasting: bool = False
     """Whether it is required during execution, too."""
-    is_spread: bool = False
-    """Whether it keeps the newcomer from domains that hold too many already."""
+    spread: SpreadCounts | None = None
+    """Whom it counts, where it keeps the newcomer from domains that hold too many already."""
     wanted: str
     """A place where it holds, for people."""
     forbidden: int = 0

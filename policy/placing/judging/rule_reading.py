@@ -32,6 +32,7 @@ from .guard import guard
 from .judgement import Companions, Judgement
 from .restriction import Restriction, names_text
 from .scene import Scene, is_exempt
+from .spread_counts import SpreadCounts
 
 _GUARD_WEIGHT: Final = 100
 """The weight of what a namespace may not require of containers of others."""
@@ -50,7 +51,7 @@ class _Limits(TypedDict, total=False):
     blockers: tuple[Container, ...]
     level: Level
     is_lasting: bool
-    is_spread: bool
+    spread: SpreadCounts
     names_pool: bool
 
 
@@ -69,7 +70,7 @@ class RuleReading(Struct):
     inside: list[Restriction] = field(default_factory=list[Restriction])
     companions: list[Companions] = field(default_factory=list[Companions])
     guarded: list[str] = field(default_factory=list[str])
-    counted: int = 0
+    spreads: list[SpreadCounts] = field(default_factory=list[SpreadCounts])
     choices: dict[tuple[Level, int, int], tuple[int, ...]] = field(
         default_factory=dict[tuple[Level, int, int], tuple[int, ...]]
     )
@@ -99,7 +100,7 @@ class RuleReading(Struct):
             pulls=pulls,
             pool_scores=self._pool_scores(),
             guarded=tuple(self.guarded),
-            counted=self.counted,
+            spreads=tuple(self.spreads),
             uncounted=uncounted,
             seen=self.whereabouts.know(()),
             kept=self.books.ledger.owed if self.companions else 0,
@@ -226,18 +227,20 @@ class RuleReading(Struct):
         counted = select_counted(residents, self.container.pod.namespace, rule)
         itself = counted & instances(residents, self.container) if counted else 0
         places = counted & ~itself
+        counts = SpreadCounts(
+            rule=rule,
+            counts_itself=rule.counts_itself(self.container),
+            counted=places,
+            by_count=self.whereabouts.domains_by_count(level, counted, self._usable, itself),
+        )
         if rule.is_required and self.rules.on_unsatisfiable is not OnUnsatisfiable.DEGRADE:
-            self.counted |= places
-        by_count = self.whereabouts.domains_by_count(level, counted, self._usable, itself)
-        least = rule.least_of(by_count, sum(bits.bit_count() for bits in by_count.values()))
-        most = least + rule.max_skew - rule.counts_itself(self.container)
-        full = 0
-        for count, bits in by_count.items():
-            if count > most:
-                full |= bits
-                if not rule.is_required:
+            self.spreads.append(counts)
+        most, by_count = counts.most, counts.by_count
+        if not rule.is_required:
+            for count, bits in by_count.items():
+                if count > most:
                     pulls.add(level, domains.members(level, bits), most - count)
-        if rule.is_required and full:
+        elif full := counts.full:
             wanted, fewest = f"{a_level(level)} with at most {max(most, 0)} of them", min(by_count)
             if fewest <= most:
                 first = by_count[fewest] & -by_count[fewest]
@@ -247,7 +250,7 @@ class RuleReading(Struct):
                 wanted,
                 about=places,
                 forbidden=domains.members(level, full),
-                is_spread=True,
+                spread=counts,
             )
 
     def _read_pools(self) -> None:

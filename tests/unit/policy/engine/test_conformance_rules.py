@@ -591,27 +591,38 @@ def even(level: str) -> dict[str, Any]:
     return {"topologySpread": [{"maxSkew": 1, "topologyKey": level, "labelSelector": selector}]}
 
 
-def test_a_refusal_names_nobody_less_of_whom_its_spread_allows_less_elsewhere() -> None:
+def test_a_refusal_names_nobody_alone_less_of_whom_its_spread_allows_less_elsewhere() -> None:
     engine = engine_of("socket:1 numa:2 core:4 mem:4G")
     nodes = [{"pool-name.pinfold.dev/pod": f"NUMA node #{number}"} for number in (0, 1)]
-    placed(engine, container_of("wolf", 1, app="web", labels={"is": "wolf"}, annotations=nodes[0]))
-    placed(engine, container_of("dog", 1, app="web", annotations=nodes[1]))
+    wolf = container_of("wolf", 1, app="web", labels={"is": "wolf"}, annotations=nodes[0])
+    placed(engine, wolf)
+    placed(engine, dog := container_of("dog", 1, app="web", annotations=nodes[1]))
     rules = {**apart(term("socket", labelSelector={"matchLabels": {"is": "wolf"}})), **even("numa")}
     sheep = container_of("sheep", 1, rules, app="web", fails=True, annotations=nodes[1])
-    assert "to make room" not in reason(engine.create(sheep))
+    both_are_needed(engine, sheep, wolf, dog)
 
 
-def test_a_refusal_names_nobody_whose_cpus_others_would_share_that_its_spread_counts() -> None:
+def both_are_needed(engine: Engine, newcomer: Container, first: Container, last: Container) -> None:
+    """A newcomer is refused, both are named for it, and it has a place once both are gone."""
+    named = f"some of {first.path}, {last.path}"
+    assert reason(engine.create(newcomer)).endswith(f"to make room, stop or move {named}")
+    for one in (first, last):
+        engine.remove(newcomer.id)
+        engine.stop(one.id)
+        is_last = one is last
+        assert isinstance(engine.create(newcomer).result, Grant) == is_last
+
+
+def test_a_refusal_names_nobody_alone_whose_cpus_others_would_share_that_its_spread_counts() -> (
+    None
+):
     engine = engine_of("core:4 mem:4G")
     placed(engine, container_of("other", 1))
     placed(engine, wolf := container_of("wolf", 1))
-    placed(engine, container_of("dog", 0.1, app="web"))
+    placed(engine, dog := container_of("dog", 0.1, app="web"))
     rules = {**apart(term("socket", "wolf")), **even("core")}
     sheep = container_of("sheep", 0.1, rules, app="web", fails=True)
-    assert "to make room" not in reason(engine.create(sheep))
-    engine.remove(sheep.id)
-    engine.stop(wolf.id)
-    assert "spread" in reason(engine.create(sheep))
+    both_are_needed(engine, sheep, wolf, dog)
 
 
 def test_a_refusal_says_where_spread_would_allow_one_more() -> None:

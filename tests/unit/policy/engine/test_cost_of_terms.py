@@ -124,7 +124,7 @@ def _either(*apps: str) -> dict[str, Any]:
 
 
 def test_what_still_has_to_be_looked_at_waits_until_nobody_waits() -> None:
-    engine = _crowd("1 terms against everybody")
+    engine = _crowd("4 terms against everybody")
     for number in range(_RESIDENTS // 2):
         engine.stop(ContainerId(f"hostile-{number}"))
     before = {one: decision.unmet for one, decision in engine.decisions.items()}

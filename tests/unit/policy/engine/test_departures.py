@@ -149,10 +149,10 @@ def test_a_refusal_names_those_without_whom_there_is_room(
 OF_IT = "(affinity.pinfold.dev/pod:1) of default/it/main"
 
 
-def spread(app: str) -> dict[str, Any]:
-    """As many pods of an app in each NUMA node, but for one."""
+def spread(app: str, skew: int = 1) -> dict[str, Any]:
+    """As many pods of an app in each NUMA node, but for so many."""
     selector = {"matchLabels": {"app": app}}
-    rule = {"maxSkew": 1, "topologyKey": "numa", "whenUnsatisfiable": "DoNotSchedule"}
+    rule = {"maxSkew": skew, "topologyKey": "numa", "whenUnsatisfiable": "DoNotSchedule"}
     return {"topologySpread": [{**rule, "labelSelector": selector}]}
 
 
@@ -205,7 +205,8 @@ def spread(app: str) -> dict[str, Any]:
             container_of("it", 1, spread("x"), app="x"),
             f"spread over numa, at most 1 apart: app=x {OF_IT}: "
             "wanted a NUMA node with at most 0 of them, as of cpus 0-3"
-            f"{MAKE_ROOM}one of default/other/main, default/small/main, default/friend/main",
+            f"{MAKE_ROOM}one of default/x1/main, default/other/main, default/small/main,"
+            " default/friend/main",
             id="how it must be spread",
         ),
         pytest.param(
@@ -354,3 +355,22 @@ def test_who_was_narrowed_for_one_that_leaves_may_be_in_the_way_then() -> None:
     said = reason(engine.create(container_of("it", 2, shares=True)))
     assert not said.endswith(f"{MAKE_ROOM}default/other/main")
     assert said.endswith(f"{MAKE_ROOM}some of default/shy/main, default/other/main")
+
+
+@pytest.mark.parametrize(
+    ("residents", "skew", "told"),
+    [
+        pytest.param([HERE, HERE], 2, "one of default/x0/main, default/x1/main", id="either"),
+        pytest.param([HERE, THERE, HERE], 1, "one of default/x0/main, default/x2/main", id="here"),
+        pytest.param([HERE, HERE, HERE], 2, "all of default/x1/main, default/x2/main", id="two"),
+    ],
+)
+def test_a_refusal_names_those_too_many_where_a_spread_rule_leaves_no_place(
+    residents: Sequence[dict[str, str]], skew: int, told: str
+) -> None:
+    engine = engine_of(NODES, "cpuset:7")
+    for number, where in enumerate(residents):
+        placed(engine, container_of(f"x{number}", 0.3, app="x", annotations=where))
+    it = container_of("it", 0.3, spread("x", skew), app="x", annotations=HERE, fails=True)
+    _, _, names = reason(engine.create(it)).partition(MAKE_ROOM)
+    assert names == told
