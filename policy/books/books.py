@@ -25,7 +25,7 @@ from ..pools.memory_supply import withheld_bytes
 from ..pools.pool_labels import LabelsOfPool, pool_labels
 from ..rules.affinity import AffinityRule
 from ..rules.affinity_index import AffinityIndex
-from ..rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
+from ..rules.podaffinity.rule_set import ALL_COUNT, NO_PLACEMENT_RULES, PlacementRules, Uncounted
 from ..rules.podaffinity.standing_rules import StandingRules
 from .booking import Booking
 from .cpu_ledger import Ledger
@@ -219,17 +219,16 @@ class Books:
 
     def let_count(
         self, container: Container, affinity: Collection[AffinityRule], rules: PlacementRules
-    ) -> int:
+    ) -> Uncounted:
         """Let a container count for the rules of others, and its own rules for others.
 
         Returns how many of those do not: its namespace has too many different ones.
         """
         self.affinity.add(container, affinity)
         if rules is NO_PLACEMENT_RULES and not self.standing.rules:
-            return 0
-        uncounted = self.standing.add(container, rules)
+            return ALL_COUNT
         self._doubt_idle_cpus(container, rules)
-        return uncounted
+        return self.standing.add(container, rules)
 
     def _doubt_idle_cpus(self, owner: Container, rules: PlacementRules) -> None:
         """Look anew at who may use idle cpus: rules of a container begin or cease to count."""

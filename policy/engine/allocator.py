@@ -73,8 +73,8 @@ class Allocator:
         """Classify a container, and let its rules count."""
         self.unmet.look_at_postponed()
         classified = self.roster.counted_once(container, self.classifier.classify(container))
-        if count := self.books.let_count(container, classified.rules, classified.placement):
-            classified = with_uncounted(classified, container, count)
+        count = self.books.let_count(container, classified.rules, classified.placement)
+        classified = with_uncounted(classified, container, count) if count.rules else classified
         self.roster.add(container, classified)
         return classified
 

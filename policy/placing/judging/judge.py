@@ -9,11 +9,11 @@ from ...rules.podaffinity.rule_set import (
     NO_PLACEMENT_RULES,
     PlacementRules,
 )
-from ...rules.podaffinity.standing_rules import first_of_each_namespace
 from .judgement import Judgement
 from .restriction import Restriction
 from .rule_reading import RuleReading
 from .scene import Scene
+from .uncounted_rules import first_of_each_namespace
 from .whole_cores import whole_core_rule
 
 

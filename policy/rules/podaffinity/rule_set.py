@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -108,3 +108,23 @@ def is_lasting(rule: RequiredTerm | PoolRequirement) -> bool:
 
 
 NO_PLACEMENT_RULES: Final = PlacementRules()
+
+
+LOOKED_AT_MAX: Final = 32
+"""So many different rules of a namespace count of those that are looked at together. Equal ones are
+one."""
+
+FIRM_MAX: Final = 512
+"""So many different ones of required anti-affinity that never gives way count of a namespace beside
+those: more than containers run on a node, as a rule. Whose would be one more is refused."""
+
+
+class Uncounted(NamedTuple):
+    """The numbers of an owner's rules that do not count: its namespace has too many."""
+
+    rules: int
+    firm: int
+    """Those among them that never give way."""
+
+
+ALL_COUNT: Final = Uncounted(0, 0)

@@ -4,18 +4,24 @@ A rule is found by a namespace and a label that whoever it matches must have, an
 several containers are looked at once.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
 
+from ...configuration.config import OnUnsatisfiable
 from ...model.container import Container, ContainerId
 from .rule_set import (
+    ALL_COUNT,
+    FIRM_MAX,
+    LOOKED_AT_MAX,
     NO_PLACEMENT_RULES,
     PlacementRules,
     PreferredTerm,
     RequiredTerm,
     SpreadRule,
+    Uncounted,
 )
 from .term import (
     IndexKey,
@@ -26,10 +32,6 @@ from .term import (
     pod_identity,
     sought_keys,
 )
-
-LOOKED_AT_MAX: Final = 32
-"""So many different rules of a namespace count of those that are looked at together: nobody who
-writes them decides how long the next newcomer takes. Equal ones are one."""
 
 SPREADS_MAX: Final = 256
 """So many different required spread rules of a namespace are told apart. Where there are more, each
@@ -53,6 +55,8 @@ class StandingRule(Struct):
     owners: dict[ContainerId, Container] = field(default_factory=dict[ContainerId, Container])
     crowd: int = 0
     """The owners as a bit set: the same for all rules of the same owners."""
+    firm: int = 0
+    """Those of them for whom it never gives way, if it keeps newcomers away."""
 
     @property
     def is_required_anti(self) -> bool:
@@ -80,6 +84,8 @@ class StandingRules:
         self._labels: dict[str, int] = {}
         # How many of them are of a namespace.
         self._sizes: dict[tuple[IndexKey, str], int] = {}
+        self._firm = Counter[str]()
+        """How many rules never give way for some owner, by namespace."""
         self._lasting: dict[ContainerId, None] = {}
         self._spreading: dict[ContainerId, Container] = {}
         # The owners of required spread rules, by namespace: those of one workload are equal.
@@ -108,14 +114,14 @@ class StandingRules:
         """Whether a container that is there must be with others."""
         return bool(self._requiring)
 
-    def add(self, owner: Container, rules: PlacementRules) -> int:
+    def add(self, owner: Container, rules: PlacementRules) -> Uncounted:
         """Keep the rules of a container, in place of those it has.
 
-        Returns how many do not count for newcomers: its namespace has too many of their kind.
+        Returns how many do not count for newcomers.
         """
         self.remove(owner.id)
         if not rules:
-            return 0
+            return ALL_COUNT
         self._rules[owner.id] = rules
         self._doubt()
         if rules.are_lasting:
@@ -127,10 +133,22 @@ class StandingRules:
                 alike[owner.id] = owner
         wanted = dict.fromkeys([_group_name(owner, one) for one in _terms(rules)])
         groups: dict[_GroupName, StandingRule] = {}
+        firm: list[StandingRule] = []
+        uncounted = 0
         for name in wanted:
-            group = self._groups.get(name) or self._begin(name, owner)
-            if group is not None:
-                groups[name] = group
+            is_firm = _is_firm(name[0], rules)
+            group = self._groups.get(name)
+            has_room = not is_firm or self._firm[owner.pod.namespace] < FIRM_MAX
+            if group is None:
+                group = self._begin(name, owner, is_firm=is_firm and has_room)
+            elif is_firm and not group.firm and not has_room:
+                group = None
+            if group is None:
+                uncounted += is_firm
+                continue
+            groups[name] = group
+            if is_firm:
+                firm.append(group)
         self._groups_of[owner.id] = tuple(groups.items())
         if groups:
             self._instances.setdefault(instance_key(owner), {})[owner.id] = None
@@ -139,12 +157,15 @@ class StandingRules:
             for group in groups.values():
                 group.owners[owner.id] = owner
                 group.crowd |= bit
-        return len(wanted) - len(groups)
+            for group in firm:
+                self._firm[owner.pod.namespace] += not group.firm
+                group.firm |= bit
+        return Uncounted(len(wanted) - len(groups), uncounted)
 
-    def _begin(self, name: _GroupName, owner: Container) -> StandingRule | None:
+    def _begin(self, name: _GroupName, owner: Container, *, is_firm: bool) -> StandingRule | None:
         """Index the first rule of its kind; None where there was no room for it."""
         sizes = [(key, owner.pod.namespace) for key in name[0].term.index_keys(owner)]
-        if any([self._sizes.get(one, 0) >= LOOKED_AT_MAX for one in sizes]):
+        if not is_firm and any([self._sizes.get(one, 0) >= LOOKED_AT_MAX for one in sizes]):
             return None
         group = self._groups[name] = StandingRule(name[0])
         if _requires_somebody(name[0]):
@@ -181,6 +202,9 @@ class StandingRules:
         for name, group in groups:
             owner = group.owners.pop(owner_id)
             group.crowd &= ~bit
+            if group.firm & bit:
+                group.firm ^= bit
+                self._firm[owner.pod.namespace] -= not group.firm
             if group.owners:
                 continue
             del self._groups[name]
@@ -327,7 +351,7 @@ class StandingRules:
                 others = crowds[crowd] = dict(group.owners)
                 for one in instances:
                     others.pop(one, None)
-            found.append(StandingRule(group.rule, others, crowd))
+            found.append(StandingRule(group.rule, others, crowd, group.firm & crowd))
         return found
 
 
@@ -339,27 +363,14 @@ def _drop(index: _Index, key: _Key, name: _GroupName) -> None:
         del index[key]
 
 
-def first_of_each_namespace(
-    matching: Sequence[StandingRule],
-) -> tuple[Sequence[StandingRule], int]:
-    """The rules about one newcomer that count, and how many do not: so many are of one namespace.
-
-    What a namespace writes under different labels is looked at together, too.
-    """
-    if len(matching) <= LOOKED_AT_MAX:
-        return matching, 0
-    counts: dict[str, int] = {}
-    kept: list[StandingRule] = []
-    for one in matching:
-        namespace = next(iter(one.owners.values())).pod.namespace
-        counts[namespace] = counts.get(namespace, 0) + 1
-        if counts[namespace] <= LOOKED_AT_MAX:
-            kept.append(one)
-    return kept, len(matching) - len(kept)
-
-
 def _terms(rules: PlacementRules) -> Iterable[_Rule]:
     return (*rules.required, *rules.preferred)
+
+
+def _is_firm(rule: _Rule, rules: PlacementRules) -> bool:
+    """Whether a rule of an owner's keeps newcomers away and never gives way."""
+    gives_way = rules.on_unsatisfiable is OnUnsatisfiable.DEGRADE
+    return not gives_way and isinstance(rule, RequiredTerm) and rule.is_anti
 
 
 def _requires_somebody(rule: _Rule) -> bool:

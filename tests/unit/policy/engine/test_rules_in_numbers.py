@@ -1,9 +1,12 @@
 """Rules in numbers: what a namespace writes does not decide how long others wait."""
 
+from collections import Counter
 from typing import Any
 
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.rules.podaffinity.standing_rules import LOOKED_AT_MAX
+from pinfold.policy.model.grant import Grant
+from pinfold.policy.rules.podaffinity.rule_set import FIRM_MAX, LOOKED_AT_MAX
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
 
 _MANY = LOOKED_AT_MAX + 6
@@ -83,6 +86,55 @@ def test_the_newcomer_is_told_of_too_many_rules_under_different_labels() -> None
         f"{_MANY - LOOKED_AT_MAX} rules of containers that are there do not count for it:"
         f" {LOOKED_AT_MAX} others of their namespace do"
     ]
+
+
+def _alone(engine: Engine, number: int) -> Decision:
+    """A newcomer that never shares a core with any but its own service."""
+    name = f"x{number}"
+    rules = apart(_against_all_but(name))
+    return engine.create(container_of(f"c{number}", 1, rules, app=name, fails=True))
+
+
+def _cores(engine: Engine) -> Counter[int]:
+    """The cores on which containers run, each as often as they are."""
+    pinned = [engine.pinning(one) for one in engine.grants]
+    taken = [one.cpus for one in pinned if one is not None and one.cpus is not None]
+    return Counter(core for cpus in taken for core in {cpu // 2 for cpu in cpus})
+
+
+_FREE = {"antiAffinityLimits": {"maxBlockedCPUs": "100%"}}
+
+
+def test_anti_affinity_that_never_gives_way_counts_whatever_the_number_of_different_ones() -> None:
+    engine = engine_of("core:80 thread:2 mem:80G", "cpuset:0-1", **_FREE)
+    for number in range(_MANY):
+        assert isinstance(_alone(engine, number).result, Grant)
+    assert _uncounted(engine) == 0
+    taken = _cores(engine)
+    for number in range(2 * (80 - 1 - _MANY)):
+        assert isinstance(engine.create(container_of(f"plain{number}", 1)).result, Grant)
+        engine.check()
+    assert _cores(engine).keys() >= taken.keys()
+    assert all(_cores(engine)[core] == 1 for core in taken)
+    late = container_of("late", 1)
+    assert not isinstance(engine.create(late).result, Grant)
+
+
+def test_whose_rule_would_be_one_too_many_is_refused_where_it_never_gives_way() -> None:
+    engine = engine_of("core:600 thread:2 mem:80G", "cpuset:0", **_FREE)
+    for number in range(FIRM_MAX):
+        assert isinstance(_alone(engine, number).result, Grant)
+    result = _alone(engine, FIRM_MAX).result
+    assert not isinstance(result, Grant)
+    assert result.reason == (
+        f"affinity of default/c{FIRM_MAX}/main: 1 of its required rules would not count for"
+        f" newcomers: its namespace has {FIRM_MAX} different ones that never give way"
+        " — write fewer different ones"
+    )
+    same = container_of("same", 1, apart(_against_all_but("x5")), app="x5", fails=True)
+    assert isinstance(engine.create(same).result, Grant)
+    engine.remove(container_of("c7").id)
+    assert isinstance(_alone(engine, FIRM_MAX).result, Grant)
 
 
 def test_who_made_way_for_one_that_is_gone_has_its_cpus_back_some_at_a_time() -> None:
