@@ -34,6 +34,8 @@ class NarrowedShares:
         self._changes: dict[int, int] = {}
         """By which the sums are others since. Most of them are the same from one event to the next,
         and a machine has hundreds of sets."""
+        self._are_others = False
+        """Whether there may be other sets than when it was asked for last."""
         self._total_milli = 0
         self._beside: dict[ContainerId, tuple[CpuSet, ...]] = {}
         self._uses: dict[int, int] = {}
@@ -69,12 +71,13 @@ class NarrowedShares:
 
     def alone_without(self, cpus: int, free: int) -> Sequence[ContainerId]:
         """Containers beside whom nobody would share a cpu without these of the free ones."""
-        left, found = free & ~cpus, dict[ContainerId, None]()
-        for container_id, sets in self._beside.items():
-            for one in sets:
-                if one.mask & cpus and not one.mask & left:
-                    found[container_id] = None
-        return list(found)
+        left = free & ~cpus
+        # Many containers need the same sets, one for each core of a machine.
+        gone = {one for one in self._uses if one & cpus and not one & left}
+        if not gone:
+            return ()
+        by_container = self._beside.items()
+        return [one for one, sets in by_container if any([some.mask in gone for some in sets])]
 
     def add(self, grant: Grant) -> None:
         """Note a grant if it is narrowed, or needs that others go on sharing some cpus."""
@@ -119,13 +122,18 @@ class NarrowedShares:
             self._use_mask(one.mask, sign)
 
     def _use_mask(self, cpus: int, sign: int) -> None:
-        uses = self._uses.pop(cpus, 0) + sign
-        if uses:
-            self._uses[cpus] = uses
+        before = self._uses.get(cpus, 0)
+        if before + sign:
+            self._uses[cpus] = before + sign
+        else:
+            del self._uses[cpus]
+        if not before or not before + sign:
+            self._are_others = True
 
     def spare_only(self, spared: Collection[ContainerId]) -> None:
         """Owe no cpu to those who asked for none, but for some."""
         self._spared = spared
+        self._are_others = True
         self._owed = None
 
     def promised(self, cpus: int, counted: int, but: Grant | None = None) -> int:
@@ -171,14 +179,16 @@ class NarrowedShares:
             shares = [self._shares[one] for one in self._spared if one in self._shares]
             beside = [one.mask for some in self._beside.values() for one in some]
             sets = {*self._sums, *[cpus for cpus, _ in shares], *beside}
-        sums = self._sums_inside(sets)
         picks: dict[tuple[int, int], int] = {}
         # The small sets first: what is kept for them is kept for those around them, too.
-        by_size = sorted([(one.bit_count(), one, milli) for one, milli in sums.items()])
-        for _, cpus, milli in by_size:
-            count = max(1, -(-milli // 1000)) - (kept & cpus).bit_count()
+        for cpus, milli in self._sums_inside(sets).items():
+            known = kept & cpus
+            if known and milli <= 1000:
+                # Most sets are of this kind, and there may be thousands.
+                continue
+            count = max(1, -(-milli // 1000)) - known.bit_count()
             if count > 0 and (here := left & cpus):
-                key = here, min(count, here.bit_count())
+                key: tuple[int, int] = here, min(count, here.bit_count())
                 taken = self._picks.get(key)
                 if taken is None:
                     taken = self._picker.pick(*key) or 0
@@ -188,21 +198,24 @@ class NarrowedShares:
         self._picks = picks
         return kept
 
-    def _sums_inside(self, sets: Collection[int]) -> Mapping[int, int]:
-        """The milli-cpus of all sets in each of some sets. O(sets x those that changed)."""
-        changes, found = tuple(self._changes.items()), dict[int, int]()
-        known = self._inside if len(changes) <= _CHANGES_MAX else {}
-        for cpus in sets:
-            milli = known.get(cpus)
-            if milli is None:
-                near = self._sums_near(self._tree.holding(cpus))
-                milli = sum([other for mask, other in near if not mask & ~cpus])
-            else:
-                for mask, more in changes:
-                    # Most are elsewhere.
-                    if mask & cpus and not mask & ~cpus:
-                        milli += more
-            found[cpus] = milli
+    def _sums_inside(self, sets: Iterable[int]) -> Mapping[int, int]:
+        """The milli-cpus of all sets in each of some sets, of which the smallest comes first.
+
+        O(sets x those that changed); sorted where there are others than before.
+        """
+        found = dict(self._inside) if len(self._changes) <= _CHANGES_MAX else {}
+        for mask, more in self._changes.items():
+            for cpus in [one for one in found if one & mask == mask] if mask else ():
+                found[cpus] += more
+        if self._are_others or not found:
+            known, found = found, dict[int, int]()
+            for _, cpus in sorted([(one.bit_count(), one) for one in sets]):
+                milli = known.get(cpus)
+                if milli is None:
+                    near = self._sums_near(self._tree.holding(cpus))
+                    milli = sum([other for mask, other in near if not mask & ~cpus])
+                found[cpus] = milli
         # Copies have the former ones.
         self._inside, self._changes = found, {}
+        self._are_others = self._spared is not None
         return found

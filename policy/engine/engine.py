@@ -208,8 +208,9 @@ class Engine:
         return self._allocator.release(container_id)
 
     def prepare(self) -> None:
-        """Measure the room of the pools for the next container. For when nobody waits."""
-        _ = self._allocator.books.ledger.room
+        """Measure for the next container what the pools have left. For when nobody waits."""
+        ledger = self._allocator.books.ledger
+        _ = ledger.room, ledger.owed
 
     def end_cold_start(self, container_id: ContainerId) -> tuple[Change, ...]:
         """A container has run long enough: DRAM for it now, or once there is room. See `stop`."""

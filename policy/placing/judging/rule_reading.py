@@ -103,7 +103,8 @@ class RuleReading(Struct):
             spreads=tuple(self.spreads),
             uncounted=uncounted,
             seen=self.whereabouts.know(()),
-            kept=self.books.ledger.owed if self.companions else 0,
+            # Added up anew after each booking: only for one that is placed by it.
+            kept=self.books.ledger.owed if self.companions and self.has_pulls else 0,
             domains=self.books.domains,
         )
 
