@@ -1,10 +1,12 @@
 """Resizes that heed the rules between containers: none that holds breaks by one."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
 from ..books.books import Books
+from ..books.cpu_ledger import Ledger
 from ..model.container import Container
 from ..model.grant import Grant
 from ..model.request import CpuType, Request
@@ -36,10 +38,11 @@ def heeded_resize(
         judgement = judge.judge(container, classified.placement, request)
     if judgement is None:
         return resizer.plan(grant, request, needed=needed)
+    left = books.ledger.without_share(grant)
     # Whom no rule keeps away as it comes, as on reserved cpus, comes no nearer if it can be helped.
-    placement = _heeding(judgement.of_growth(), grant, request, books, resizer, needed)
+    placement = _heeding(judgement.of_growth(), grant, request, books, resizer, needed, left)
     if isinstance(placement, Failure) and judgement.passed:
-        placement = _heeding(judgement, grant, request, books, resizer, needed)
+        placement = _heeding(judgement, grant, request, books, resizer, needed, left)
     if isinstance(placement, Placement):
         return placement
     told = rules_text((judgement,), books.presence(container.id), grant.pool_id, books)
@@ -47,7 +50,8 @@ def heeded_resize(
         return placement
 
     def has_room(after: Books, rules: Judgement, _: bool) -> bool:
-        found = _heeding(rules, grant, request, after, Resizer(after), needed)
+        left = after.ledger.without_share(grant)
+        found = _heeding(rules, grant, request, after, Resizer(after), needed, left)
         return isinstance(found, Placement)
 
     more = request.exclusive - len(grant.exclusive)
@@ -63,17 +67,19 @@ def _heeding(
     books: Books,
     resizer: Resizer,
     needed: Sequence[int],
+    left: Ledger,
 ) -> Placement | Failure:
     cpus = books.presence(grant.container_id)
     allowed = allowed_cpus(judgement, grant, cpus)
     closed = closed_pools((judgement,), grant.pool_id, firmly=False)
     owed = _owed(judgement, grant, cpus, firmly=False)
-    placement = resizer.plan(grant, request, allowed, closed, owed=owed, needed=needed)
+    plan = partial(resizer.plan, grant, request, allowed, needed=needed, left=left)
+    placement = plan(closed, owed=owed)
     if isinstance(placement, Failure) and (closed or owed):
         firm = closed_pools((judgement,), grant.pool_id, firmly=True)
         owed_firmly = _owed(judgement, grant, cpus, firmly=True)
         if (firm, owed_firmly) != (closed, owed):
-            placement = resizer.plan(grant, request, allowed, firm, owed=owed_firmly, needed=needed)
+            placement = plan(firm, owed=owed_firmly)
     if isinstance(placement, Failure):
         return placement
     booking = placement.booking

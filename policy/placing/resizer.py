@@ -38,6 +38,7 @@ class Resizer:
         back: int = 0,
         owed: int = 0,
         needed: Sequence[int] = (),
+        left: Ledger | None = None,
     ) -> Placement | Failure:
         """The grant of a container that asks for something else than it has.
 
@@ -46,11 +47,14 @@ class Resizer:
         that rules between containers leave to it; None where they leave all. `closed`: the pools
         that rules about pools keep it from, with the names of these. `back`: a mask of the cpus
         that it grows to first. `owed`: of those that it may share and not have for itself.
-        `needed`: masks of its own cpus, of each of which it keeps one if it can.
+        `needed`: masks of its own cpus, of each of which it keeps one if it can. `left`: the ledger
+        once it has given back its share, where it is planned several times.
         """
-        placement = self._plan(held, request, allowed, closed, back, owed, needed)
+        # What it gives back is free for itself first.
+        left = self._ledger.without_share(held) if left is None else left
+        placement = self._plan(held, request, left, allowed, closed, back, owed, needed)
         if isinstance(placement, Failure) and request.fallback is not None:
-            less = self.plan(held, request.fallback, allowed, closed, back, owed, needed)
+            less = self.plan(held, request.fallback, allowed, closed, back, owed, needed, left)
             return placement if isinstance(less, Failure) else less
         return placement
 
@@ -58,14 +62,13 @@ class Resizer:
         self,
         held: Grant,
         request: Request,
+        ledger: Ledger,
         allowed: int | None,
         closed: Mapping[int, str],
         back: int,
         owed: int,
         needed: Sequence[int],
     ) -> Placement | Failure:
-        # What it gives back is free for itself first.
-        ledger = self._ledger.without_share(held)
         place = self._resized_place(held, request, ledger, allowed, closed, owed)
         if isinstance(place, Failure):
             return place
@@ -189,13 +192,15 @@ class Resizer:
                 candidates[name] = f"{request.shared_milli}m of shared CPU: {left}m free"
                 continue
             if allowed is not None:
-                free = ledger.free_isolated[pool_id] if is_isolated else ledger.slice(pool_id)
-                own = strict_cpus(request, free & allowed & ~owed).bit_count()
+                own = more
+                if more > 0:
+                    # To slice a wide pool costs most of a plan.
+                    free = ledger.free_isolated[pool_id] if is_isolated else ledger.slice(pool_id)
+                    own = strict_cpus(request, free & allowed & ~owed).bit_count()
                 shared = ledger.room_within(pool_id, allowed)
                 if own < more or shared + 1000 * (back - taken) < request.shared_milli:
-                    candidates[name] = (
-                        f"rules between containers leave {own} CPUs and {max(shared, 0)}m"
-                    )
+                    cpus = f"{own} CPUs and " if more > 0 else ""
+                    candidates[name] = f"rules between containers leave {cpus}{max(shared, 0)}m"
                     continue
             return pool_id
         reasons = "; ".join(f"{name}: {reason}" for name, reason in candidates.items())

@@ -5,13 +5,19 @@ On a large machine there are thousands of sets of cpus of which some are owed.
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container
 from tests.unit.counted_calls import called_modules
 from tests.unit.policy.engine.ruled_pods import (
     LASTING,
+    apart,
     container_of,
+    cpus,
     engine_of,
     placed,
+    reason,
     term,
 )
 
@@ -20,6 +26,22 @@ _OWED = "pinfold.policy.books.narrowed_shares"
 
 def _are_called(prefix: str, work: Callable[[], object]) -> bool:
     return any(one.startswith(prefix) for one in called_modules(work))
+
+
+def _held_apart() -> tuple[Engine, Container]:
+    """A share that is left one cpu of three."""
+    engine = engine_of("socket:1 numa:1 core:2 thread:2 mem:4G")
+    one = container_of("one", 0.5, apart(term("core", "noisy")))
+    assert placed(engine, one) == "1-3"
+    placed(engine, container_of("noisy", 1))
+    assert cpus(engine, one) == "1"
+    return engine, one
+
+
+def test_a_share_that_rules_keep_from_growing_is_told_what_they_leave_to_share() -> None:
+    engine, one = _held_apart()
+    grown = replace(one.resources, cpu_request_milli=1500)
+    assert "rules between containers leave 1000m" in reason(engine.update(one.id, grown))
 
 
 def _companions(*owners: str) -> Engine:
