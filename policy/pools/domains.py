@@ -89,10 +89,15 @@ class Domains:
         return found
 
     def _nest(self, level: Level, wider: Level) -> bool:
-        if wider is Level.SYSTEM:
+        masks, blocks = self._masks[wider], self._blocks[level]
+        if masks is self._masks[level]:
             return True
-        holders = self.holders(wider)
-        return not any(mask & ~holders[lowest_cpu(mask)] for mask in self._masks[level])
+        # In one wider domain is whoever is not divided by any half of them, by a bit of the number.
+        for bit in range((len(masks) - 1).bit_length()):
+            half = reduce(int.__or__, [one for i, one in enumerate(masks) if i >> bit & 1])
+            if blocks.covering(half) != half:
+                return False
+        return True
 
     def _are_inside(self, level: Level, masks: tuple[int, ...]) -> bool:
         blocks = self._blocks[level]

@@ -8,6 +8,7 @@ from pinfold.policy.pools.domains import Domains
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Level, Machine, NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.counted_calls import count_calls
 from tests.unit.topology.model.offline import without
 
 FULL = "socket:2 numa:2 l3:2 core:2 thread:2 mem:1G"
@@ -112,3 +113,11 @@ def test_levels_nest_where_each_narrower_domain_is_in_a_wider_one() -> None:
     assert domains.nest(Level.CORE, Level.NUMA)
     assert domains.nest(Level.NUMA, Level.L3)
     assert not domains.nest(Level.L3, Level.NUMA)
+
+
+def test_whether_levels_nest_costs_no_call_for_each_of_their_domains() -> None:
+    machine = machine_from_spec("socket:2 numa:4 l3:4 core:16 thread:2 mem:1G")
+    domains = Domains(machine, machine.online)
+    assert count_calls(lambda: domains.nest(Level.CORE, Level.L3)) < 64
+    assert count_calls(lambda: domains.nest(Level.CORE, Level.CORE)) < 64
+    assert not domains.nest(Level.NUMA, Level.CORE)
