@@ -121,7 +121,7 @@ class UnmetRules:
     def names(self, container_id: ContainerId) -> frozenset[str]:
         """The rules that do not hold at a container, told or not."""
         self.look_at_postponed()
-        return frozenset(one.name for one in self._broken(container_id))
+        return frozenset(one.name for one in self._look().broken(container_id))
 
     def breaches(self, container_id: ContainerId) -> frozenset[Breach]:
         """The rules that do not hold between a container and others, if any is told."""
@@ -142,7 +142,7 @@ class UnmetRules:
         container_id = decision.container_id
         broken = [
             one
-            for one in self._broken(container_id)
+            for one in self._look().broken(container_id)
             if one.name not in before or one.is_told(earlier.unmet)
         ]
         self.tell_owners(self._roster.containers[container_id], broken)
@@ -193,11 +193,12 @@ class UnmetRules:
             decision = self._roster.decisions.get(container_id)
             if decision is not None and container_id in self._books.ledger.grants:
                 self.tell_changed(decision, decision, before)
+        look = self._look()
         while self._displaced:
             container_id = self._displaced.pop()
             decision = self._roster.decisions.get(container_id)
             if decision is not None and container_id in self._books.ledger.grants:
-                broken = self._broken(container_id)
+                broken = look.broken(container_id)
                 self.tell_owners(self._roster.containers[container_id], broken)
                 self._roster.decisions[container_id] = self.told(decision, broken)
 
@@ -300,15 +301,17 @@ class UnmetRules:
             if one in moved or not others.isdisjoint(moved)
         ]
 
-    def look_at_postponed(self) -> None:
-        """Look again at those that the last newcomer did not wait for, before what comes next."""
+    def look_at_postponed(self, look: RuleLook | None = None) -> None:
+        """Look again at those that the last newcomer did not wait for; see `look_at_due`."""
         postponed, self._postponed = self._postponed, None
         if postponed is not None and postponed[0] in self._roster.containers:
-            self._due.update(self._look_again(self._due_by(*postponed), _EFFORT_WAITED_FOR))
+            due = self._due_by(*postponed)
+            self._due.update(self._look_again(due, _EFFORT_WAITED_FOR, look))
 
     def look_at_due(self, look: RuleLook | None = None) -> None:
         """Look again at containers that are still due. `look`: at others, in the same event."""
-        self.look_at_postponed()
+        look = look or self._look()
+        self.look_at_postponed(look)
         if self._due:
             self._due = self._look_again(self._due, _EFFORT_MAX, look)
 
@@ -390,6 +393,3 @@ class UnmetRules:
 
     def _look(self) -> RuleLook:
         return RuleLook(self._books, self._roster.containers, self._roster.classified, self._judge)
-
-    def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
-        return self._look().broken(container_id)
