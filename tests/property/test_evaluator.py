@@ -108,9 +108,10 @@ def test_an_evaluation_is_over_soon(one: int, other: int, depth: int) -> None:
     source = f"[1] * {one}"
     for _ in range(depth):
         source = f"[{source} for i in range({other})]"
-    started = time.monotonic()
+    # Of this thread: what else the machine does is nobody's fault here.
+    started = time.thread_time()
     _evaluate(f"sorted({source}) == {source}")
-    assert time.monotonic() - started < 20
+    assert time.thread_time() - started < 20
 
 
 @settings(max_examples=200, deadline=None)
