@@ -1,6 +1,7 @@
 """Plans for containers that restart: the place they had, or the best one that is left."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from ..books.named_cpus import can_spare
 from ..books.promises import keeps_promises
 from ..model.container import ContainerId
 from ..model.grant import Dropped, Grant, Refusal
-from ..model.last_place import LastPlace
+from ..model.last_place import Breach, LastPlace
 from ..model.request import CpuType, Request
 from .classifier import Classified
 from .departures import Needed
@@ -164,7 +165,7 @@ class RestartPlacer:
         rules = judgement.restrictions()
         unmet = [one for one in rules if one.blockers and one.is_broken_by(cpus, pool_id)]
         if unmet:
-            narrowed = self._make_way(grant, cpus, unmet, judgement)
+            narrowed = self._make_way(grant, cpus, unmet, judgement, last)
             nearby = Nearby(unmet, cpus, own, self._books, reaches(narrowed, self._ledger))
             left = map(nearby.beside, filter(nearby.has_blockers, unmet))
             if not all(one.can_break and one.breaches <= last.breaches for one in left):
@@ -180,20 +181,39 @@ class RestartPlacer:
         return replace(placement, broken=broken)
 
     def _make_way(
-        self, grant: Grant, cpus: int, unmet: Sequence[Restriction], judgement: Judgement
+        self,
+        grant: Grant,
+        cpus: int,
+        unmet: Sequence[Restriction],
+        judgement: Judgement,
+        last: LastPlace,
     ) -> Sequence[Grant]:
         """The grants of those that make way for one that is back on these cpus.
 
-        Those whom rules that may break keep apart from it may have stayed in its way before.
+        Those whom rules that may break keep apart from it may have stayed in its way before: all
+        beside whom one did not hold then, or all whom such rules are about.
         """
         wide, books = self._wide(grant, cpus, judgement), self._books
+        before = self._stayed(unmet, last)
         for firmly in (False, True) if any(one.can_break for one in unmet) else (False,):
-            if found := make_way(judgement, wide, books, firmly=firmly):
-                return found
-            found = make_way(judgement, wide, books, firmly=firmly, anyway=True)
-            if found and keeps_promises(grant, self._ledger, found):
-                return found
+            for staying in (frozenset[ContainerId](), before) if before else (before,):
+                tried = partial(make_way, judgement, wide, books, firmly=firmly, staying=staying)
+                if found := tried():
+                    return found
+                found = tried(anyway=True)
+                if found and keeps_promises(grant, self._ledger, found):
+                    return found
         return ()
+
+    def _stayed(self, unmet: Sequence[Restriction], last: LastPlace) -> frozenset[ContainerId]:
+        """Those, or their pens, beside whom none of these rules held that one was with before."""
+        grants, before, anew = self._ledger.grants, set[ContainerId](), set[ContainerId]()
+        for rule in unmet if last.breaches else ():
+            for one in rule.blockers:
+                breach = Breach(rule.is_own, rule.text, one.path)
+                held_as = grants[one.id].pen or one.id
+                (before if breach in last.breaches else anew).add(held_as)
+        return frozenset(before - anew)
 
     def _wide(self, grant: Grant, cpus: int, judgement: Judgement) -> int:
         """These cpus of a container, and those of its pool that others give back to it."""

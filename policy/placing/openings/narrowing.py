@@ -6,7 +6,7 @@ a pen make way together.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -105,12 +105,19 @@ def _without(movable: _Movable, narrowed: NarrowedShares) -> NarrowedShares:
 
 
 def make_way(
-    judgement: Judgement, cpus: int, books: Books, *, firmly: bool = False, anyway: bool = False
+    judgement: Judgement,
+    cpus: int,
+    books: Books,
+    *,
+    firmly: bool = False,
+    anyway: bool = False,
+    staying: Collection[ContainerId] = (),
 ) -> tuple[Grant, ...]:
     """The grants of residents that make way for a container on these cpus, and on no others.
 
     No grants where one of them does not fit any more. Others may stay in its way. `firmly`: only
     for rules that never break. `anyway`: whether their shares fit is for the caller to find out.
+    `staying`: containers, or their pens, that are left where they are.
     """
     if len(judgement.kept_apart()) > _RESIDENTS_MAX:
         return ()
@@ -121,7 +128,7 @@ def make_way(
     for barrier in judgement.barriers:
         if cpus & barrier.forbidden and not (firmly and barrier.can_break):
             crowds.kept_by(barrier)
-    movable = dict(sorted(crowds.movable.items()))
+    movable = {key: crowds.movable[key] for key in sorted(crowds.movable) if key not in staying}
     return _narrowed(movable, cpus, books.ledger, judgement.domains, anyway=anyway) or ()
 
 

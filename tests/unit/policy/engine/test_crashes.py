@@ -75,3 +75,29 @@ def test_rules_that_did_not_hold_between_two_keep_neither_from_its_cpus() -> Non
     for one in (foe, it):
         engine.stop(one.id)
     assert [back(engine, one) for one in (foe, it)] == had[2:]
+
+
+def test_who_grew_to_one_that_crashed_makes_way_again_though_another_never_did() -> None:
+    """The rule that may break did not hold beside that other one, and does beside this one."""
+    engine = engine_of("socket:1 numa:4 core:2 thread:2 mem:2G")
+    fillers = [
+        container_of(
+            f"full{node}", size, annotations={"pool-name.pinfold.dev/pod": f"NUMA node #{node}"}
+        )
+        for node, size in ((0, 3), (1, 4), (2, 4))
+    ]
+    narrow = {"unlimited-burstable.resource-policy.nri.io/pod": "numa"}
+    near = container_of("near", 0.5, app="foe", annotations=narrow)
+    wide = container_of("wide", 4.5, app="foe")
+    it = container_of("it", 2, apart(term("numa", "foe")))
+    for one in (*fillers, near, it):
+        placed(engine, one)
+    for one in fillers:
+        engine.stop(one.id)
+        engine.remove(one.id)
+    had = cpus(engine, it)
+    assert (had, placed(engine, wide)) == ("12-13", "1-11")
+    engine.stop(it.id)
+    assert cpus(engine, wide) == "1-15"
+    assert back(engine, it) == had
+    assert cpus(engine, wide) == "1-11"
