@@ -1,7 +1,6 @@
 """Plans for containers that restart: the place they had, or the best one that is left."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from ..books.named_cpus import can_spare
 from ..books.promises import keeps_promises
 from ..model.container import ContainerId
 from ..model.grant import Dropped, Grant, Refusal
-from ..model.last_place import Breach, LastPlace
+from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from .classifier import Classified
 from .departures import Needed
@@ -23,6 +22,7 @@ from .judging.judgement import Judgement
 from .judging.restriction import TOLD_MAX, Restriction, names_text
 from .nearby import Nearby, reaches
 from .openings.crowds import standing_cpus
+from .openings.known_breaches import left_within, staying
 from .openings.narrowing import make_way
 from .place_finder import ROOM_MADE
 from .placer import Failure, Placement, Placer, grant_of
@@ -106,17 +106,16 @@ class RestartPlacer:
         nothing.
         """
         within = last.grant.within
-        if judgement is not None and within is not None and request.needs_shared_cpu:
+        found = self._again_within(request, last, judgement, None) if within is None else None
+        if found is None and judgement is not None and request.needs_shared_cpu:
             # It was given more, perhaps, when others ended that are back by now.
-            left = within.mask
-            for one in judgement.restrictions():
-                left &= ~one.forbidden if one.blockers and not one.can_break else -1
-            if left != within.mask:
-                less = replace(last, is_awaited=True)
+            cpus = standing_cpus(last.grant, self._ledger)
+            less = replace(last, is_awaited=True)
+            for left in left_within(cpus, judgement.restrictions(), last, self._books):
                 found = self._again_within(request, less, judgement, CpuSet(left))
                 if found is not None:
                     return found
-        return self._again_within(request, last, judgement, within)
+        return found if within is None else self._again_within(request, last, judgement, within)
 
     def _again_within(
         self,
@@ -190,30 +189,18 @@ class RestartPlacer:
     ) -> Sequence[Grant]:
         """The grants of those that make way for one that is back on these cpus.
 
-        Those whom rules that may break keep apart from it may have stayed in its way before: all
-        beside whom one did not hold then, or all whom such rules are about.
+        Those beside whom rules did not hold then stay where they are. Others whom rules that may
+        break keep apart from it may have stayed in its way, too.
         """
         wide, books = self._wide(grant, cpus, judgement), self._books
-        before = self._stayed(unmet, last)
+        left = staying(unmet, last, books)
         for firmly in (False, True) if any(one.can_break for one in unmet) else (False,):
-            for staying in (frozenset[ContainerId](), before) if before else (before,):
-                tried = partial(make_way, judgement, wide, books, firmly=firmly, staying=staying)
-                if found := tried():
-                    return found
-                found = tried(anyway=True)
-                if found and keeps_promises(grant, self._ledger, found):
-                    return found
+            if found := make_way(judgement, wide, books, firmly=firmly, staying=left):
+                return found
+            found = make_way(judgement, wide, books, firmly=firmly, staying=left, anyway=True)
+            if found and keeps_promises(grant, self._ledger, found):
+                return found
         return ()
-
-    def _stayed(self, unmet: Sequence[Restriction], last: LastPlace) -> frozenset[ContainerId]:
-        """Those, or their pens, beside whom none of these rules held that one was with before."""
-        grants, before, anew = self._ledger.grants, set[ContainerId](), set[ContainerId]()
-        for rule in unmet if last.breaches else ():
-            for one in rule.blockers:
-                breach = Breach(rule.is_own, rule.text, one.path)
-                held_as = grants[one.id].pen or one.id
-                (before if breach in last.breaches else anew).add(held_as)
-        return frozenset(before - anew)
 
     def _wide(self, grant: Grant, cpus: int, judgement: Judgement) -> int:
         """These cpus of a container, and those of its pool that others give back to it."""

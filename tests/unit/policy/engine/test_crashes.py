@@ -101,3 +101,43 @@ def test_who_grew_to_one_that_crashed_makes_way_again_though_another_never_did()
     assert cpus(engine, wide) == "1-15"
     assert back(engine, it) == had
     assert cpus(engine, wide) == "1-11"
+
+
+def test_who_grew_as_one_ended_and_ends_too_is_back_beside_it_where_a_rule_wants_it() -> None:
+    """A rule that may break, which held between the two until they crashed together."""
+    engine, it, wide = kept_apart()
+    for one in (it, wide):
+        engine.stop(one.id)
+    assert [back(engine, one) for one in (it, wide)] == ["4-5", "1-3,8-15"]
+
+
+def test_who_never_made_way_for_one_that_crashed_stays_where_it_is_though_it_could_by_now() -> None:
+    """What one has that is back others may wait for, who ended with it."""
+    engine = engine_of(NODES)
+    fillers = [
+        container_of(
+            f"full{node}", size, annotations={"pool-name.pinfold.dev/pod": f"NUMA node #{node}"}
+        )
+        for node, size in ((0, 3), (1, 4))
+    ]
+    wide = {"unlimited-burstable.resource-policy.nri.io/pod": "system"}
+    foe = container_of("foe", 0.5, annotations=wide)
+    it = container_of("it", 1, apart(term("socket", "foe")))
+    for one in (*fillers, foe, it):
+        placed(engine, one)
+    for one in fillers:
+        engine.stop(one.id)
+        engine.remove(one.id)
+    had = cpus(engine, it), cpus(engine, foe)
+    engine.stop(it.id)
+    assert (back(engine, it), cpus(engine, foe)) == had
+    assert engine.decisions[again(it).id].unmet
+
+
+def kept_apart() -> tuple[Engine, Container, Container]:
+    """One on NUMA node #1, and another that shares all others, as a rule of the first one wants."""
+    engine = engine_of("socket:1 numa:4 core:2 thread:2 mem:2G")
+    it = container_of("it", 2, apart(term("numa", "wide")))
+    wide = container_of("wide", 4.5)
+    assert [placed(engine, one) for one in (it, wide)] == ["4-5", "1-3,8-15"]
+    return engine, it, wide
