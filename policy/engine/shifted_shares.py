@@ -15,7 +15,15 @@ from ..model.container import Container, ContainerId
 from ..model.cpu_preference import MovePreference
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
-from ..placing.growth import held_back, homeless, is_homeless, kept_in, kept_where_lent, wider_place
+from ..placing.growth import (
+    breaks_a_rule,
+    held_back,
+    homeless,
+    is_homeless,
+    kept_in,
+    kept_where_lent,
+    wider_place,
+)
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.scene import Scene
@@ -58,6 +66,7 @@ class ShiftedShares:
         Those that were for a pen later, see `end`: who restarts is to find the pen's cpus again.
         And those that could not make way once more.
         """
+        free: list[ContainerId] = []
         if self._books.ledger.narrowed.ids:
             last = self._roster.remembered_place(self._roster.containers[gone])
             if last is None or last.pen is None:
@@ -67,7 +76,7 @@ class ShiftedShares:
                 free = [one for one in may if not self._is_awaited(one, waiting)]
                 self._due.update(dict.fromkeys(free))
         if self._due:
-            self.widen_due()
+            self.widen_due(free)
 
     def end(self, gone: ContainerId) -> None:
         """The same for a container that is forgotten now, if it ever had a place."""
@@ -78,7 +87,7 @@ class ShiftedShares:
             return
         self._due.update(dict.fromkeys(self._narrowed_for(gone)))
         if gone not in self._books.ledger.grants:
-            self.widen_due()
+            self.widen_due(forgotten=gone)
 
     def widen_later(self, placement: Placement) -> None:
         """Give a container that is back narrowed what rules leave, if who it made way for is not.
@@ -111,6 +120,13 @@ class ShiftedShares:
         return any(
             rule.term.includes(owner, containers[one]) for owner, rule in waiting for one in members
         )
+
+    def _is_kept(self, held_as: ContainerId, ended: Sequence[ContainerId]) -> bool:
+        """Whether one is narrow for another that has ended, and would not make way once more."""
+        is_free = self._may_make_way(held_as)
+        if is_free and not self._is_awaited(held_as, self._roster.affinity_of_ended()):
+            return False
+        return any(held_as in self._narrowed_for(one) for one in ended)
 
     def _narrowed_for(self, gone: ContainerId) -> Iterator[ContainerId]:
         """Narrowed containers, and pens, that rules keep from the domains of one that is gone.
@@ -162,9 +178,15 @@ class ShiftedShares:
         shared = standing_cpus(held, self._books.ledger) if held.has_shared_part else 0
         return held.exclusive.mask | shared
 
-    def widen_due(self) -> None:
-        """Give some of those that were narrowed for others, who are gone, what rules leave now."""
+    def widen_due(
+        self, free: Sequence[ContainerId] = (), forgotten: ContainerId | None = None
+    ) -> None:
+        """Give some of those that were narrowed for others, who are gone, what rules leave now.
+
+        `free`: those that would make way again. `forgotten`: one that has ended for good.
+        """
         ledger, decisions, effort = self._books.ledger, self._roster.decisions, 0
+        ended = [one.id for one in self._roster.ended() if one.id != forgotten]
         scenes: dict[ContainerId | None, Scene] = {}
         while self._due and effort < _EFFORT_MAX:
             held_as = next(iter(self._due))
@@ -174,6 +196,8 @@ class ShiftedShares:
                 continue
             members = tuple(ledger.members(held_as)) or (held_as,)
             if any(decisions[one].unmet for one in members):
+                continue
+            if ended and held_as not in free and self._is_kept(held_as, ended):
                 continue
             pen_id = self._books.pen_around(members[0])
             if pen_id not in scenes:
@@ -350,7 +374,7 @@ class ShiftedShares:
         if found is None:
             self._homes.setdefault(container_id, home)
             return True
-        if moved is not None and self._breaks(judgement, found):
+        if moved is not None and breaks_a_rule(judgement, found, books):
             return True
         if stays and self._leaves_cpus(found):
             return True
@@ -372,26 +396,3 @@ class ShiftedShares:
         if within is not None:
             there = there & within.mask or books.tree.root.reserved.mask & within.mask
         return bool(told.cpus.mask & ~(found.exclusive.mask | there))
-
-    def _breaks(self, judgement: Judgement, found: Grant) -> bool:
-        """Whether a rule that holds where a container is would not on the cpus of a grant.
-
-        One that may break counts for nothing where one that must not would hold again.
-        """
-        books = self._books
-        here, pool_id = books.reach(found.container_id), books.pool_around(found.container_id)
-        within, free = found.within, books.ledger.free_sharable[found.pool_id]
-        there = free if within is None else within.mask & free or within.mask
-        rules = judgement.restrictions()
-        lost = [
-            one
-            for one in rules
-            if one.is_broken_by(there, found.pool_id) and not one.is_broken_by(here, pool_id)
-        ]
-        if not all(one.can_break for one in lost):
-            return True
-        return bool(lost) and not any(
-            one.is_broken_by(here, pool_id) and not one.is_broken_by(there, found.pool_id)
-            for one in rules
-            if not one.can_break
-        )

@@ -117,6 +117,29 @@ def allowed_cpus(judgement: Judgement, grant: Grant, cpus: int) -> int:
     return allowed
 
 
+def breaks_a_rule(judgement: Judgement, found: Grant, books: Books) -> bool:
+    """Whether a rule that holds where a resident is would not on the cpus of another grant.
+
+    One that may break counts for nothing where one that must not would hold again.
+    """
+    here, pool_id = books.reach(found.container_id), books.pool_around(found.container_id)
+    within, free = found.within, books.ledger.free_sharable[found.pool_id]
+    there = free if within is None else within.mask & free or within.mask
+    rules = judgement.restrictions()
+    lost = [
+        one
+        for one in rules
+        if one.is_broken_by(there, found.pool_id) and not one.is_broken_by(here, pool_id)
+    ]
+    if not all(one.can_break for one in lost):
+        return True
+    return bool(lost) and not any(
+        one.is_broken_by(here, pool_id) and not one.is_broken_by(there, found.pool_id)
+        for one in rules
+        if not one.can_break
+    )
+
+
 def rules_text(judgements: Iterable[Judgement], cpus: int, pool_id: PoolId, books: Books) -> str:
     """The rules that hold on these cpus and keep residents from others, for people; or empty."""
     free = books.ledger.free_sharable[-1]

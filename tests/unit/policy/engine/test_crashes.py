@@ -12,6 +12,7 @@ from tests.unit.policy.engine.ruled_pods import (
     container_of,
     cpus,
     engine_of,
+    near,
     placed,
     term,
 )
@@ -111,6 +112,23 @@ def test_who_grew_as_one_ended_and_ends_too_is_back_beside_it_where_a_rule_wants
     assert [back(engine, one) for one in (it, wide)] == ["4-5", "1-3,8-15"]
 
 
+def test_who_is_back_and_has_to_stay_near_another_grows_to_none_that_has_ended() -> None:
+    """It would not make way for that one once more, so it waits until that one is forgotten."""
+    engine, it, wide = kept_apart(fails=True)
+    assert placed(engine, container_of("friend", 1, near(term("socket", "wide")))) == "10"
+    engine.stop(wide.id)
+    assert back(engine, wide) == "1-3,8-9,11-15"
+    engine.stop(it.id)
+    assert cpus(engine, again(wide)) == "1-3,8-9,11-15"
+    engine.remove(wide.id)
+    assert cpus(engine, again(wide)) == "1-3,8-9,11-15"
+    assert back(engine, it) == "4-5"
+    engine.stop(again(it).id)
+    engine.remove(again(it).id)
+    engine.remove(it.id)
+    assert cpus(engine, again(wide)) == "1-9,11-15"
+
+
 def test_who_never_made_way_for_one_that_crashed_stays_where_it_is_though_it_could_by_now() -> None:
     """What one has that is back others may wait for, who ended with it."""
     engine = engine_of(NODES)
@@ -134,10 +152,10 @@ def test_who_never_made_way_for_one_that_crashed_stays_where_it_is_though_it_cou
     assert engine.decisions[again(it).id].unmet
 
 
-def kept_apart() -> tuple[Engine, Container, Container]:
+def kept_apart(*, fails: bool = False) -> tuple[Engine, Container, Container]:
     """One on NUMA node #1, and another that shares all others, as a rule of the first one wants."""
     engine = engine_of("socket:1 numa:4 core:2 thread:2 mem:2G")
-    it = container_of("it", 2, apart(term("numa", "wide")))
+    it = container_of("it", 2, apart(term("numa", "wide")), fails=fails)
     wide = container_of("wide", 4.5)
     assert [placed(engine, one) for one in (it, wide)] == ["4-5", "1-3,8-15"]
     return engine, it, wide
