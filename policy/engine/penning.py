@@ -26,6 +26,7 @@ from ..pens.pen_slices import (
     no_slice_problem,
     resized_slice,
     shrunk_slice,
+    slice_again,
     slice_size,
     unheeded_cold_start,
     unheeded_wish,
@@ -318,7 +319,11 @@ class Penning:
         pen = books.ledger.pens[name.id]
         size = self.sizes.size_of(container)
         count = slice_size(name, container, classified, size) if pen.exclusive else 0
+        back = self._roster.place_in(name.id, container) if count else None
         own = fitting_slice(books.ledger, pen, count, classified.request, books.picker)
+        if back is not None:
+            before, awaited = back.grant.exclusive, self._roster.awaited_slices(container)
+            own = slice_again(books.ledger, pen, own, before, awaited)
         if len(own) < count:
             problems = (*problems, no_slice_problem(container, count, pen))
         elif not count and (problem := unheeded_wish(container, is_group=name.is_group)):

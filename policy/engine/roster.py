@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import structs
 
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant
 from ..model.last_place import Breach, LastPlace
@@ -169,6 +170,17 @@ class Roster:
         if last is None or last.grant.pen != pen_id or not last.is_of_same:
             return None
         return last
+
+    def awaited_slices(self, container: Container) -> CpuSet:
+        """The cpus of its pod's pen that others had for themselves, who have ended since."""
+        found = NO_CPUS
+        for other in map(self.containers.__getitem__, self.of_pod(container.pod.id)):
+            last = self._last_places.get(instance_key(other))
+            is_there = self._instances.get(instance_key(other)) != other.id
+            if is_there or other.state is not ContainerState.EXITED or last is None:
+                continue
+            found |= last.grant.exclusive if last.grant.pen is not None else NO_CPUS
+        return found
 
     def counted_once(self, container: Container, classified: Classified) -> Classified:
         """A container's demand without what others of its pod have of the pod's on reserved cpus.

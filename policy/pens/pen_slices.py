@@ -49,6 +49,20 @@ def fitting_slice(
     return CpuSet(picker.pick(rest.mask, count, request.priority, request.smt) or 0)
 
 
+def slice_again(
+    ledger: Ledger, pen: Grant, found: CpuSet, before: CpuSet, awaited: CpuSet
+) -> CpuSet:
+    """The cpus of a pen for one that is back in it, instead of those `found` for a newcomer.
+
+    Those that it had for itself `before`. `awaited`: what others had who have ended, and may be
+    back as well: one that had none takes none as long as some of that is there.
+    """
+    rest = rest_of(ledger, pen)
+    if before and len(before) == len(found) and before <= rest:
+        return before
+    return found if before or not awaited & rest else NO_CPUS
+
+
 def resized_slice(
     ledger: Ledger, pen: Grant, held: Grant, count: int, request: Request, picker: CpuPicker
 ) -> Slice | Refusal:

@@ -1,0 +1,55 @@
+"""Pods of which several containers crash together: each is back with what it had of its pod's."""
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+from msgspec.structs import replace
+
+from pinfold.policy.model.container import Container, ContainerId, Pod
+from tests.unit.policy.engine.test_penning import GIB, Node, container, pod, whole
+
+
+def again(one: Container) -> Container:
+    return replace(one, id=ContainerId(f"{one.id}-1"))
+
+
+def after_a_crash(node: Node, of: Pod, containers: Sequence[Container], order: str) -> list[str]:
+    """The cpus of a pod's containers, which are back in this order."""
+    for one in containers:
+        node.stop(of, one.name)
+    by_name = {one.name: one for one in containers}
+    node.create(*[again(by_name[name]) for name in order])
+    return [node.cpus(of, f"{one.name}-1") for one in containers]
+
+
+@pytest.mark.parametrize(
+    ("size", "own"),
+    [
+        pytest.param(4, (2, 1, 1), id="all of it is somebody's own"),
+        pytest.param(4, (1, 1, 1, 2), id="the last one found too few of its own and has the rest"),
+        pytest.param(5, (2, 1, 3, 1), id="one in the middle did"),
+    ],
+)
+def test_who_had_cpus_of_its_pod_for_itself_has_the_same_ones_again(
+    size: int, own: tuple[int, ...]
+) -> None:
+    """In whatever order they are back: who had none takes none of those that others had."""
+    for order in map("".join, permutations("abcd"[: len(own)])):
+        node, one = Node(), pod(whole(size), wish="pod-pool.pinfold.dev/pod=true")
+        containers = [
+            container(one, name, whole(count, memory=GIB // 2))
+            for name, count in zip("abcd", own, strict=False)
+        ]
+        node.create(*containers)
+        had = [node.cpus(one, each.name) for each in containers]
+        assert after_a_crash(node, one, containers, order) == had, order
+
+
+def test_an_init_container_that_has_ended_keeps_no_cpus_from_who_comes_then() -> None:
+    node, one = Node(), pod(whole(4), wish="pod-pool.pinfold.dev/pod=true")
+    node.create(container(one, "init", whole(3, memory=GIB)))
+    had = node.cpus(one, "init")
+    node.stop(one, "init")
+    node.create(container(one, "a", whole(3, memory=GIB)))
+    assert node.cpus(one, "a") == had
