@@ -213,16 +213,22 @@ class Placer:
         )
 
     def at_root(
-        self, request: Request, memory: MemoryChoice, judgement: Judgement | None
+        self,
+        request: Request,
+        memory: MemoryChoice,
+        judgement: Judgement | None,
+        *,
+        stays: bool = False,
     ) -> Placement | Failure:
         """Reserved and preserved containers: the root pool, and nothing can refuse them cpus.
 
         A reserved request larger than what is left of the reserved cpus runs on the sharable ones,
-        where those have room.
+        where those have room, unless it `stays` where it was before.
         """
         root = self._tree.root.id
         if (
-            request.cpu_type is CpuType.RESERVED
+            not stays
+            and request.cpu_type is CpuType.RESERVED
             and request.shared_milli > self._ledger.free_reserved_milli
             and request.shared_milli <= self._ledger.room.grantable_milli[root]
         ):

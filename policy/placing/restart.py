@@ -127,10 +127,14 @@ class RestartPlacer:
         """The same with a share of these cpus of its pool."""
         held, ledger = last.grant, self._ledger
         pool_id, own = held.pool_id, held.exclusive.mask
-        if held.cpu_type is request.cpu_type is CpuType.RESERVED and judgement is not None:
-            memory = self._memory.choice(request)
-            again = self._placer.at_root(request, memory, judgement.of_a_restart())
+        memory = self._memory.choice(request)
+        if held.cpu_type is request.cpu_type is CpuType.RESERVED:
+            of_it = None if judgement is None else judgement.of_a_restart()
+            again = self._placer.at_root(request, memory, of_it, stays=True)
             return again if isinstance(again, Placement) else None
+        if held.cpu_type is CpuType.NORMAL and request.cpu_type is CpuType.RESERVED:
+            # It found those full: what is left there by now is others', who ended with it.
+            request = replace(request, cpu_type=CpuType.NORMAL)
         if not held.cpu_type is request.cpu_type is CpuType.NORMAL:
             return None
         sharable = own & ~held.isolated.mask
@@ -142,7 +146,6 @@ class RestartPlacer:
         shared = ledger.free_sharable[pool_id] & region & ~own if request.needs_shared_cpu else 0
         if request.needs_shared_cpu and not shared:
             return None
-        memory = self._memory.choice(request)
         if isinstance(memory.zone(pool_id), Dropped):
             return None
         offer = memory.offer(pool_id)

@@ -53,3 +53,35 @@ def test_an_init_container_that_has_ended_keeps_no_cpus_from_who_comes_then() ->
     node.stop(one, "init")
     node.create(container(one, "a", whole(3, memory=GIB)))
     assert node.cpus(one, "a") == had
+
+
+def system(name: str, cpus: int) -> Container:
+    of = replace(pod(None, name=name), namespace="kube-system")
+    return container(of, name, whole(cpus, memory=GIB // 2))
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_who_shared_reserved_cpus_does_so_again_and_who_found_them_full_does_not(
+    order: str,
+) -> None:
+    node = Node()
+    both = {name: system(name, 1) for name in "ab"}
+    node.create(*both.values())
+    had = {name: node.cpus(one.pod, name) for name, one in both.items()}
+    assert had == {"a": "0", "b": "1-15"}
+    for name, one in both.items():
+        node.stop(one.pod, name)
+    node.create(*[again(both[name]) for name in order])
+    assert {name: node.cpus(one.pod, f"{name}-1") for name, one in both.items()} == had
+
+
+def test_who_shares_more_than_there_is_of_reserved_cpus_stays_there_after_a_crash() -> None:
+    """There was no room on others as it came, and there is by now."""
+    node, one = Node("socket:1 core:4 mem:4G"), system("a", 2)
+    full = container(pod(None, name="full"), "full", whole(3, memory=GIB))
+    node.create(full, one)
+    assert node.cpus(one.pod, "a") == "0"
+    node.stop(full.pod, "full")
+    node.stop(one.pod, "a")
+    node.create(again(one))
+    assert node.cpus(one.pod, "a-1") == "0"
