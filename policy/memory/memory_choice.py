@@ -232,6 +232,18 @@ class MemoryChoice(Struct):
         assert isinstance(offer, Offer), (self._request.container_id, pool_id)
         return offer
 
+    def offer_back(self, held: Grant) -> Offer:
+        """The offer in the pool that a container had before its restart: the same nodes if it may.
+
+        As long as those have room. A cold start begins anew, and what is spread goes everywhere.
+        """
+        found, request = self.offer(held.pool_id), self._request
+        if found.zone == held.memory or found.request is None or self._is_spread:
+            return found
+        if request.cold_start_ns or request.preserve_memory:
+            return found
+        return self._ledger.offer_in(found.request, held.memory) or found
+
     def offer_again(self, held: Grant) -> Offer:
         """The memory that a container had before its restart, though that is too much today."""
         wanted, ledger = self.request_at(held.pool_id), self._ledger

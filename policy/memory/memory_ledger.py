@@ -88,6 +88,17 @@ class MemoryLedger:
                     return self._planned(plan, request, replaces)
         return self._no_room(holding)
 
+    def offer_in(self, request: MemoryRequest, zone: NodeSet) -> Offer | None:
+        """The offer of exactly these nodes, for which nobody moves; None where that cannot be."""
+        holding, mask = self._held.holding(request), zone.mask
+        if isinstance(holding, Refusal) or request.hugepage_bytes or not mask:
+            return None
+        if mask & ~self._held.nodes_of(request).with_memory:
+            return None
+        if not self.has_room(self._held.zones.zone(mask), holding.size):
+            return None
+        return Offer(request=request, zone=zone, version=self.version)
+
     def kept(self, request: MemoryRequest) -> Offer:
         """The zone a container has, for a request that changes nothing but its limit."""
         one = request.container_id

@@ -148,7 +148,7 @@ class RestartPlacer:
             return None
         if isinstance(memory.zone(pool_id), Dropped):
             return None
-        offer = memory.offer(pool_id)
+        offer = memory.offer_back(held)
         grant = grant_of(request, pool_id, held.exclusive, held.isolated, offer)
         is_room = can_spare(sharable, pool_id, ledger)
         if request.shared_milli:
@@ -319,7 +319,7 @@ class RestartPlacer:
         memory = self._memory.choice(request)
         zone = memory.zone(held.pool_id)
         is_short = isinstance(zone, Dropped)
-        offer = memory.offer_again(held) if is_short else memory.offer(held.pool_id)
+        offer = memory.offer_again(held) if is_short else memory.offer_back(held)
         grant = replace(
             grant_of(request, held.pool_id, CpuSet(own), CpuSet(held.isolated.mask & own), offer),
             cpu_type=held.cpu_type,

@@ -85,3 +85,24 @@ def test_who_shares_more_than_there_is_of_reserved_cpus_stays_there_after_a_cras
     node.stop(one.pod, "a")
     node.create(again(one))
     assert node.cpus(one.pod, "a-1") == "0"
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_who_had_the_nearest_memory_has_it_again_and_who_found_it_full_does_not(order: str) -> None:
+    node, name = Node("socket:1 numa:2 core:4 mem:2G"), "pool-name.pinfold.dev/pod=NUMA node #1"
+    both = {
+        one: container(pod(None, name=one, wish=name), one, whole(1, memory=3 * GIB // 2))
+        for one in "ab"
+    }
+    node.create(*both.values())
+    assert (had := [mems(node, name) for name in "ab"]) == ["1", "0-1"]
+    for one in reversed(both):
+        node.stop(both[one].pod, one)
+    node.create(*[again(both[name]) for name in order])
+    assert [mems(node, f"{name}-1") for name in "ab"] == had
+
+
+def mems(node: Node, name: str) -> str:
+    pinning = node.engine.pinning(ContainerId(f"{name[0]}-{name}"))
+    assert pinning is not None
+    return str(pinning.mems)
