@@ -133,7 +133,9 @@ class Roster:
             return None
         breaches = last.breaches | self._breaches_beside(container)
         is_of_same = last.resources == container.resources
-        is_awaited = last.grant.within is not None and bool(self.ended())
+        could_have_more = self.classified[container.id].request.fallback is not None
+        could_have_more |= last.grant.within is not None
+        is_awaited = could_have_more and bool(self.ended())
         return structs.replace(
             last, is_of_same=is_of_same, breaches=breaches, is_awaited=is_awaited
         )

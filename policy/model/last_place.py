@@ -32,7 +32,8 @@ class LastPlace(Struct, frozen=True, kw_only=True):
     breaches: frozenset[Breach] = frozenset()
     """Rules that did not hold there between it and others."""
     is_awaited: bool = False
-    """Whether others have ended that may be back, for whom it made way perhaps."""
+    """Whether others have ended that may be back, for whom it made way perhaps, or has less than it
+    wishes."""
     is_of_same: bool = False
     """Whether who comes back has the same resources: of its pod's, others may count less by now."""
 

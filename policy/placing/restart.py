@@ -65,7 +65,10 @@ class RestartPlacer:
         No rule between containers refuses one that `runs`: at worst some break.
         """
         placer = self._placer
-        found = None if last is None else self._again(request, last, judgement)
+        found = None
+        if last is not None:
+            short = self._again_less(request, last, judgement) if last.is_awaited else None
+            found = short or self._again(request, last, judgement)
         placement = found or self._anew(request, weights, judgement)
         if last is not None and found is None and isinstance(placement, Placement):
             placement = self._again_short(request, last, judgement, placement)
@@ -216,12 +219,19 @@ class RestartPlacer:
         self, request: Request, last: LastPlace, judgement: Judgement | None, found: Placement
     ) -> Placement:
         """The grant that a container held where it is as short of its wish as the one `found`."""
-        count = len(found.booking.grant.exclusive)
-        if count < request.exclusive:
-            for less in request.wishes[1:]:
-                if less.exclusive == count:
-                    return self._again(less, last, judgement) or found
-        return found
+        if len(found.booking.grant.exclusive) != len(last.grant.exclusive):
+            return found
+        return self._again_less(request, last, judgement) or found
+
+    def _again_less(
+        self, request: Request, last: LastPlace, judgement: Judgement | None
+    ) -> Placement | None:
+        """The grant that a container held where that is less than it wishes."""
+        count = len(last.grant.exclusive)
+        for less in request.wishes[1:] if count < request.exclusive else ():
+            if less.exclusive == count:
+                return self._again(less, last, judgement)
+        return None
 
     def _kept(
         self,

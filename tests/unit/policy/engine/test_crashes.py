@@ -159,3 +159,16 @@ def kept_apart(*, fails: bool = False) -> tuple[Engine, Container, Container]:
     wide = container_of("wide", 4.5)
     assert [placed(engine, one) for one in (it, wide)] == ["4-5", "1-3,8-15"]
     return engine, it, wide
+
+
+def test_who_has_less_than_it_wishes_takes_no_cpus_of_one_that_crashed_with_it() -> None:
+    engine = engine_of("socket:1 core:6 mem:8G")
+    wish = {"exclusive.pinfold.dev/pod": "3"}
+    full, short = container_of("full", 3), container_of("short", 0.5, annotations=wish)
+    had = [placed(engine, one) for one in (full, short)]
+    assert had == ["1-3", "4-5"]
+    for one in (full, short):
+        engine.stop(one.id)
+    assert back(engine, short) == "1-5"
+    assert back(engine, full) == "1-3"
+    assert cpus(engine, again(short)) == "4-5"
