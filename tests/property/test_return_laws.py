@@ -11,11 +11,12 @@ from msgspec import structs
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.placing.restart import MADE_WAY
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.property.test_rule_laws import MACHINES, SEEDS, STEPS, Pod, World, touched
 
 FOUND = (
     *(67, 74, 158, 173, 190, 214, 228, 234, 250, 252, 253, 324, 403, 440, 445, 481, 499),
-    *(849, 974),
+    *(849, 974, 1779, 1942, 1988, 2217, 2305, 2418, 2625, 2724),
 )
 """In these somebody was back on others' cpus: who shares had grown onto its own, or a rule that may
 break did not hold there before, or others had made way for one that crashed with them."""
@@ -97,6 +98,51 @@ class Crashes(World):
         )
 
 
+class CrashesOfAll(Crashes):
+    """The same, of a daemon too that dies before they are back, with its state file or without."""
+
+    def crash(self) -> None:
+        """Who runs meanwhile keeps its own cpus, and no rule between others breaks."""
+        draw = self.random
+        count = draw.randint(1, 6)
+        crashed = draw.sample(sorted(self.pods), min(count, len(self.pods)))
+        pods = [self.pods.pop(one) for one in crashed]
+        for one in crashed:
+            self.engine.stop(one)
+        self.restart()
+        self.engine.check()
+        draw.shuffle(pods)
+        for pod in pods:
+            self.count += 1
+            before, others = set(self.broken_pairs()), self.places()
+            again = structs.replace(
+                pod.container, id=ContainerId(f"{pod.container.id}-{self.count}")
+            )
+            decision = self.engine.create(again)
+            self.note(f"back {again.id} {pod.app} {pod.rules} {pod.fails}", decision.result)
+            own = {one: self.engine.grants[one].exclusive for one in others}
+            assert own == {one: exclusive for one, (exclusive, _) in others.items()}
+            if isinstance(decision.result, Grant):
+                self.pods[again.id] = dataclasses.replace(pod, container=again)
+            else:
+                self.engine.remove(again.id)
+                assert self.places() == others, "a refusal changes nobody"
+            for owner, other, rule in set(self.broken_pairs()) - before:
+                assert again.id in (owner, other), f"{owner} {rule} is broken by {other}"
+
+    def places(self) -> dict[ContainerId, tuple[CpuSet, frozenset[int]]]:
+        """By container the cpus that it has for itself, and all that it has."""
+        grants = self.engine.grants
+        return {
+            one: (grants[one].exclusive, self.cpus(pod.container)) for one, pod in self.pods.items()
+        }
+
+
 @pytest.mark.parametrize("seed", dict.fromkeys((*SEEDS, *FOUND)))
 def test_who_crashes_and_is_back_with_nobody_new_in_between_has_its_place_again(seed: int) -> None:
     Crashes(MACHINES[seed % len(MACHINES)], seed).live(LENGTH)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_daemon_that_dies_between_a_crash_and_a_return_moves_nobody(seed: int) -> None:
+    CrashesOfAll(MACHINES[seed % len(MACHINES)], seed).live(LENGTH)
