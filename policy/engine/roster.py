@@ -43,6 +43,7 @@ class Roster:
         self._of_pod: dict[PodId, dict[ContainerId, None]] = {}
         self._last_places: dict[tuple[str, str], LastPlace] = {}
         self._unpacked: dict[ContainerId, None] = {}
+        self._exited: dict[ContainerId, None] = {}
 
     def add(self, container: Container, classified: Classified) -> None:
         """A container is there, and is the present instance of its name."""
@@ -142,8 +143,10 @@ class Roster:
 
     def ended(self) -> Sequence[Container]:
         """The containers that have ended and are not removed: instances of them may be back."""
-        present = map(self.containers.__getitem__, self._instances.values())
-        return [one for one in present if one.state is ContainerState.EXITED]
+        if not self._exited:
+            return ()
+        known = map(self.containers.__getitem__, self._exited)
+        return [one for one in known if self._instances.get(instance_key(one)) == one.id]
 
     def affinity_of_ended(self) -> Sequence[tuple[Container, RequiredTerm]]:
         """The rules of those containers that want them with others."""
@@ -259,6 +262,7 @@ class Roster:
         container = self.containers.get(container_id)
         if container is not None and container.state is not state:
             self.containers[container_id] = structs.replace(container, state=state)
+            self._note_state(self.containers[container_id])
 
     def identify(self, container_id: ContainerId, runtime_id: str) -> None:
         """The runtime has given a container its id. Unknown ids are ignored."""
@@ -271,6 +275,7 @@ class Roster:
         container = self.containers.pop(container_id, None)
         if container is None:
             return
+        self._exited.pop(container_id, None)
         siblings = self._of_pod[container.pod.id]
         del siblings[container_id]
         if not siblings:
@@ -286,4 +291,12 @@ class Roster:
         if before is not None and before.pod.id != container.pod.id:
             self.remove(container.id)
         self.containers[container.id] = container
+        if self._exited or container.state is ContainerState.EXITED:
+            self._note_state(container)
         self._of_pod.setdefault(container.pod.id, {})[container.id] = None
+
+    def _note_state(self, container: Container) -> None:
+        if container.state is ContainerState.EXITED:
+            self._exited[container.id] = None
+        else:
+            self._exited.pop(container.id, None)
