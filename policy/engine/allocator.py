@@ -43,8 +43,7 @@ class Allocator:
         self.roster = Roster()
         self.classifier = Classifier(books.config, interrupts, books.machine)
         judge = self._judge = Judge(books, books.config)
-        chooser = Chooser(self.books.tree, self.books.picker.classes)
-        self._placer = Placer(self.books, chooser, self._judge)
+        self._placer = Placer(books, Chooser(books.tree, books.picker.classes), judge)
         self._restarts = RestartPlacer(self.books, self._placer, self.roster.classified)
         self.planner = Planner(self.books, self._judge, self._restarts)
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
@@ -391,6 +390,7 @@ class Allocator:
             scheduling=classified.scheduling,
             classes=classified.classes,
             cold_start_ns=classified.request.cold_start_ns,
+            notes=placement.notes,
             weights=placement.weights,
         )
         if placement.broken:

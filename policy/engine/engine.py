@@ -390,7 +390,7 @@ class Engine:
         assert self.grants.keys() <= self._allocator.roster.containers.keys()
 
     def _hold(self, snapshot: Snapshot) -> None:
-        restore(snapshot, self._allocator.books, self._allocator.roster)
+        restore(snapshot, self._allocator.books, self._allocator.roster, self._allocator.carry_over)
         self._unread = snapshot.unread
 
     def _replace(self, container: Container) -> None:

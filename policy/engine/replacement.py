@@ -26,7 +26,7 @@ from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement, bits
 from ..placing.judging.near_blockers import with_near_blockers
 from ..placing.judging.obstacles import obstacles
-from ..placing.judging.restriction import names_text, wants_text
+from ..placing.judging.restriction import TOLD_MAX, names_text, wants_text
 from ..placing.mover import bound_to_place, immovable
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
@@ -36,7 +36,7 @@ from .decision import Decision
 from .penning import Penning
 from .roster import Roster
 
-MOVED: Final = "rebalance"
+MENDED: Final = "mended"
 """What decides where a container goes whose unmet rules a move mends."""
 REPLACED: Final = "replaced"
 """What decides where a container goes whose rules had stopped to hold."""
@@ -96,9 +96,9 @@ def plan_replacement(
 ) -> Placement | Failure:
     """The grant of a party where more of its rules required during execution hold.
 
-    And of others that are told as unmet: these texts. With `wanted_pool` only if that is where they
-    do. No rule breaks by it that holds where the party is. Nobody else has to leave its pool or its
-    memory. O(pools + grants).
+    And of others that are told as unmet: these texts. With `wanted_pool` in that pool alone, if
+    they do there. No rule breaks by it that holds where the party is. Nobody else has to leave its
+    pool or its memory. O(pools + grants).
     """
     held, request = party.held, party.request
     if wanted_pool is not None and not told:
@@ -120,20 +120,38 @@ def plan_replacement(
     chooser = Chooser(books.tree, books.picker.classes)
     weights = _weights(party, books)
     relaxed = judgement.kept_from(here, pool_id)
-    placement = Placer(without, chooser, judge).plan(request, weights, relaxed)
+    placer = Placer(without, chooser, judge)
+    sought = [one for one in before if one.is_lasting or any(map(one.is_told_by, told))]
+
+    def plan(rules: Judgement) -> Placement | Failure | None:
+        """The placement by some rules; None where it mends nothing, or breaks something."""
+        found = placer.plan(request, weights, rules)
+        if isinstance(found, Failure):
+            return found
+        left = {one.name for one in found.broken}
+        mends = [one.name for one in sought if one.name not in left]
+        if not mends or left - {one.name for one in before}:
+            return None
+        notes = tuple(f"it was moved to mend {one}" for one in dict.fromkeys(mends))
+        return replace(found, notes=notes[:TOLD_MAX])
+
+    placement = plan(_confined(relaxed, held, wanted_pool, books))
+    if wanted_pool is not None and not isinstance(placement, Placement):
+        # It may be the policy's own choice all the same: a wider pool, say.
+        placement = plan(relaxed)
+        if isinstance(placement, Placement):
+            found = placement.booking.grant.pool_id
+            if found != wanted_pool:
+                return _failure(f"its rules would hold in {books.tree.pools[found].name} by now")
     if isinstance(placement, Failure):
         return placement
-    left = {one.name for one in placement.broken}
-    sought = [one for one in before if one.is_lasting or any(map(one.is_told_by, told))]
-    if not {one.name for one in sought} - left or left - {one.name for one in before}:
+    if placement is None:
         near = with_near_blockers(sought, here, books)
         reasons = "; ".join([one.unmet_text for one in near]) or "its rules hold where it is"
         if kept := wants_text(obstacles(sought, relaxed, books.tree)):
             reasons += f"; where that would hold others do not: {kept}"
         return _failure(f"no place is better: {reasons}")
     grant = placement.booking.grant
-    if wanted_pool not in (None, grant.pool_id):
-        return _failure(f"its rules would hold in {books.tree.pools[grant.pool_id].name} by now")
     if followers := _left_alone(party, grant, books):
         return _failure(f"{followers} must be with it")
     counting = _counting(party, books)
@@ -145,7 +163,7 @@ def plan_replacement(
     offer = books.memory.offer(wanted, replaces=held.container_id)
     if isinstance(offer, Refusal):
         return Failure(refusal=offer)
-    return _with_memory(placement, offer, REPLACED if wanted_pool is None else MOVED)
+    return _with_memory(placement, offer, REPLACED if wanted_pool is None else MENDED)
 
 
 def relocated(
@@ -174,6 +192,7 @@ def relocated(
         pool=books.tree.pools[pen.pool_id].name,
         lineup=placement.lineup,
         decided_by=placement.decided_by,
+        notes=placement.notes,
         problems=classified.problems,
         scheduling=classified.scheduling,
         classes=classified.classes,
@@ -197,6 +216,17 @@ def _judgement(party: Party, judge: Judge) -> Judgement | None:
     ]
     said = [one for one in found if one is not None]
     return reduce(Judgement.joined, said) if said else None
+
+
+def _confined(rules: Judgement, held: Grant, wanted_pool: PoolId | None, books: Books) -> Judgement:
+    """The rules, and that a pool is asked for; none that spreads more widely than the one held."""
+    if wanted_pool is None:
+        return rules
+    pools = books.tree.pools
+    is_wider = pools[wanted_pool].height > pools[held.pool_id].height
+    return rules.closed_to(
+        frozenset(pool.id for pool in pools if is_wider or pool.id != wanted_pool)
+    )
 
 
 def _weights(party: Party, books: Books) -> Mapping[ContainerId, int]:

@@ -1,11 +1,12 @@
 """Snapshots of books and a roster, and their restoration, to try something out on a copy."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ...topology.model.machine import Machine
 from ..books.books import WITHHELD, Books
 from ..configuration.config import Config
 from ..model.container import ContainerId
+from .decision import Decision
 from .roster import Roster
 from .snapshot import Snapshot
 
@@ -42,10 +43,13 @@ def snapshot_of(
     )
 
 
-def restore(snapshot: Snapshot, books: Books, roster: Roster) -> None:
+def restore(
+    snapshot: Snapshot, books: Books, roster: Roster, carry_over: Callable[[Decision], None]
+) -> None:
     """Hold in empty books exactly what a snapshot of this machine and configuration shows.
 
-    Nobody is adopted, and nothing is told. O(containers).
+    Nobody is adopted, and nothing is told. `carry_over`: what is done with decisions that tell of
+    unmet rules; who is in the way of them is not in a snapshot. O(containers).
     """
     for container_id, container in snapshot.containers.items():
         classified = snapshot.classified.get(container_id)
@@ -67,3 +71,6 @@ def restore(snapshot: Snapshot, books: Books, roster: Roster) -> None:
     books.memory.restore(snapshot.memory)
     books.inherit(snapshot.memory_look, snapshot.due_dram)
     books.pinner.drain()
+    for container_id in snapshot.grants:
+        if (decision := snapshot.decisions[container_id]).unmet:
+            carry_over(decision)

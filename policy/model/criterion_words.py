@@ -51,6 +51,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "restarted": "it ran there before its restart",
     "made_way": "rules keep others on the cpus that it had before its restart",
     "replaced": "a rule required during its execution holds there",
+    "mended": "a required rule holds there that did not hold where it was",
     "rebalance": "more of what containers wish of each other is satisfied there",
     "resize": "it grows or shrinks in place",
     "pen": "its pod or its group runs there",

@@ -44,6 +44,8 @@ class Placement(Struct, frozen=True, kw_only=True):
     """What anybody would be refused for there who was not there before its restart."""
     degraded: str = ""
     """What the container should have, and had not before its restart either."""
+    notes: tuple[str, ...] = ()
+    """What a move is for, as far as `decided_by` does not tell."""
 
 
 class Failure(Struct, frozen=True, kw_only=True):

@@ -156,6 +156,18 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
             companions=tuple(replace(one, rule=by_name[one.rule.name]) for one in self.companions),
         )
 
+    def closed_to(self, others: frozenset[int]) -> "Judgement":
+        """The same rules, and that somebody asks for a place in none of some pools."""
+        asked = Restriction(
+            text="the pool asked for",
+            owner="",
+            owner_id=ContainerId(""),
+            can_break=False,
+            wanted="it alone",
+            closed_pools=others,
+        )
+        return replace(self, own=(*self.own, asked))
+
     def closed(self) -> frozenset[int]:
         """The pools that some required rule keeps the newcomer from."""
         return frozenset[int]().union(*(one.closed_pools for one in self.own))

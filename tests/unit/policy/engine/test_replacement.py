@@ -257,3 +257,48 @@ def test_who_was_driven_out_comes_nearer_to_nobody_as_another_ends() -> None:
     engine.remove(container_of("other-1").id)
     assert (cpus(engine, guest), unmet_apps(engine, guest)) == ("8-9,11", {"dog"})
     engine.check()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "result"),
+    [
+        pytest.param("NUMA node #0", "would hold in NUMA node #", id="another wolf is there"),
+        pytest.param("NUMA node #1", "", id="it is free"),
+        pytest.param("NUMA node #2", "", id="so is that"),
+        pytest.param("socket #0", "would hold in NUMA node #", id="it is spread no more widely"),
+    ],
+)
+def test_a_rule_is_mended_in_the_pool_that_is_asked_for(wanted: str, result: str) -> None:
+    engine = engine_of(NODES)
+    placed(engine, container_of("wolf", 0.5, annotations=pool(0)))
+    placed(engine, container_of("hound", 0.5, app="wolf", annotations=pool(3)))
+    fillers = [container_of(f"full{one}", 4, annotations=pool(one)) for one in (1, 2)]
+    for one in fillers:
+        placed(engine, one)
+    placed(engine, sheep := container_of("sheep", 0.5, apart(term("numa", "wolf"))))
+    for one in fillers:
+        engine.remove(one.id)
+    assert engine.decisions[sheep.id].unmet
+    (pool_id,) = (one.id for one in engine.tree.pools if one.name == wanted)
+    decision = engine.move(sheep.id, pool_id)
+    engine.check()
+    if result:
+        assert result in reason(decision)
+        return
+    assert decision.pool == wanted
+    assert decision.decided_by == "mended"
+    (note,) = engine.decisions[sheep.id].notes
+    assert note.startswith("it was moved to mend anti-affinity at numa to app=wolf")
+    assert not any(one.unmet for one in engine.decisions.values())
+
+
+def test_a_copy_of_an_engine_knows_what_holds_once_somebody_moves() -> None:
+    engine = engine_of(NODES)
+    placed(engine, full := container_of("full", 4, annotations=pool(1)))
+    for number in (0, 2, 3):
+        placed(engine, container_of(f"wolf{number}", 0.5, app="wolf", annotations=pool(number)))
+    placed(engine, sheep := container_of("sheep", 0.5, apart(term("numa", "wolf"))))
+    engine.remove(full.id)
+    copy = Engine.of(engine.snapshot())
+    assert isinstance(copy.place_anew(sheep.id, mends_told=True).result, Grant)
+    assert not any(one.unmet for one in copy.decisions.values())
