@@ -15,10 +15,11 @@ from ...policy.engine.rebalance.plan import (
     Site,
     rebalance,
 )
+from ...policy.engine.rebalance.promise import needed_moves
 from ...topology.drawing.machine_tree import bytes_text
 from ..control.control_client import ControlClient
 from ..control.control_option import control_option
-from ..control.heavy.plan_document import plan_document
+from ..control.heavy.plan_document import move_documents, plan_document
 from ..daemon.machine_source import machine_options
 from ..report.console import table_lines
 from ..report.escaped_text import escaped
@@ -83,7 +84,11 @@ def command(
     engine = saved_engine(state, meant.machine())
     budget = RebalanceBudget(moves=moves, moves_exclusive=exclusive)
     found = rebalance(engine.snapshot(), budget)
-    done = _applied(client, found) if client is not None and is_applied else None
+    done = (
+        _applied(client, found, moves_exclusive=exclusive)
+        if client is not None and is_applied
+        else None
+    )
     click.echo(_as_json(found, done) if output == "json" else _as_text(found, done))
     if done is not None and done.stopped:
         raise click.exceptions.Exit(_STOPPED)
@@ -96,10 +101,18 @@ class _Applied(Struct, frozen=True):
     stopped: str = ""
 
 
-def _applied(client: ControlClient, plan: RebalancePlan) -> _Applied:
+def _applied(
+    client: ControlClient, plan: RebalancePlan, *, moves_exclusive: bool = False
+) -> _Applied:
     """The moves of a plan, made one by one: a later one may need the room of an earlier one."""
     for count, move in enumerate(plan.moves):
-        made = client.move(move.container.id, move.before.pool, move.after.pool)
+        made = client.move(
+            move.container.id,
+            move.before.pool,
+            move.after.pool,
+            moves_exclusive=moves_exclusive,
+            promised=move_documents(needed_moves(plan.moves[count:])),
+        )
         if not made.moved:
             return _Applied(count, f"{made.container}: {made.reason}")
     return _Applied(len(plan.moves))

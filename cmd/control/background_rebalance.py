@@ -54,7 +54,9 @@ class BackgroundRebalance:
     def _rebalance(self, snapshot: Snapshot, moves: int, *, moves_exclusive: bool) -> None:
         # Most nodes never rebalance, and need not have it in memory.
         from ...policy.engine.rebalance.plan import RebalanceBudget, rebalance
+        from ...policy.engine.rebalance.promise import needed_moves
         from .container_names import ControlRequestError
+        from .heavy.plan_document import move_documents
         from .move_step import move_container
 
         limits = RebalanceBudget(
@@ -65,7 +67,7 @@ class BackgroundRebalance:
             self._settled = dict(snapshot.grants)
             return
         made, stopped = 0, ""
-        for move in plan.moves:
+        for number, move in enumerate(plan.moves):
             try:
                 step = move_container(
                     self._daemon,
@@ -73,6 +75,8 @@ class BackgroundRebalance:
                     move.container.id,
                     move.before.pool,
                     move.after.pool,
+                    moves_exclusive=moves_exclusive,
+                    promised=move_documents(needed_moves(plan.moves[number:])),
                 )
             except ControlRequestError as error:
                 stopped = str(error)

@@ -23,6 +23,7 @@ from .documents import (
     ExplainDocument,
     FollowedDocument,
     MoveDocument,
+    PlannedMoveDocument,
     StatusDocument,
 )
 from .plain.plain_messages import MessageError, content, request_bytes
@@ -86,9 +87,23 @@ class ControlClient:
 
         return self._ask("State", {}, State)
 
-    def move(self, container_id: str, from_pool: str, to_pool: str) -> MoveDocument:
-        """One container moved to another pool, or why it was not."""
-        return self._ask("Move", {1: container_id, 2: from_pool, 3: to_pool}, MoveDocument)
+    def move(
+        self,
+        container_id: str,
+        from_pool: str,
+        to_pool: str,
+        *,
+        moves_exclusive: bool = False,
+        promised: Sequence[PlannedMoveDocument] = (),
+    ) -> MoveDocument:
+        """One container moved to another pool, or why it was not.
+
+        `promised`: the step of a plan that this is, and those for the sake of which it is made.
+        """
+        told = msgspec.json.encode(promised).decode() if promised else ""
+        fields: dict[int, str | int] = {1: container_id, 2: from_pool, 3: to_pool}
+        fields |= {4: moves_exclusive, 5: told}
+        return self._ask("Move", fields, MoveDocument)
 
     def capture(self, name: str) -> bytes:
         """The topology files of the daemon's machine, as an archive for a file of this name."""

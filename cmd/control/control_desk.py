@@ -38,7 +38,7 @@ from .following.followed_decisions import followed_decisions
 from .heavy.heavy_desk import HeavyDesk
 from .history.history_keeper import HistoryKeeper
 from .history.saved_decision import SavedDecision
-from .move_step import move_container
+from .move_step import move_container, read_promised
 from .status_document import container_documents, pin_document, status_document
 
 _POLICY_SECONDS: Final = 2.0
@@ -158,10 +158,26 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
         # One of its own: those of the state's thread are not to be shared.
         return msgspec.json.encode(SavedStates().of(self._snapshot("state")))
 
-    def move(self, container_id: ContainerId, from_pool: str, to_pool: str) -> bytes:
+    def move(
+        self,
+        container_id: ContainerId,
+        from_pool: str,
+        to_pool: str,
+        *,
+        moves_exclusive: bool,
+        promised: str,
+    ) -> bytes:
         """The end that a move came to. Raises `ControlRequestError`, `TimeoutError`."""
         return _encoded(
-            move_container(self.daemon, self._snapshot("move"), container_id, from_pool, to_pool)
+            move_container(
+                self.daemon,
+                self._snapshot("move"),
+                container_id,
+                from_pool,
+                to_pool,
+                moves_exclusive=moves_exclusive,
+                promised=read_promised(promised),
+            )
         )
 
     def plan(self, moves: int | None, *, moves_exclusive: bool) -> bytes:

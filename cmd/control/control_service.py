@@ -121,6 +121,8 @@ class ControlService:
                             ContainerId(request.container_id),
                             request.from_pool,
                             request.to_pool,
+                            moves_exclusive=request.exclusive,
+                            promised=request.promised,
                         ),
                     ),
                     "Follow": self._stream_handler(),

@@ -1,6 +1,9 @@
 """One step of a rebalance: a running container goes to another pool, if all is as was thought."""
 
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+import msgspec
 
 from ...policy.engine.decision import Decision
 from ...policy.engine.snapshot import Snapshot
@@ -10,20 +13,40 @@ from ...policy.model.grant import PoolId, Refusal
 from ...policy.model.pinning import Pinning
 from ..daemon.daemon import Daemon
 from .container_names import ControlRequestError
-from .documents import MoveDocument
+from .documents import MoveDocument, PlannedMoveDocument
 from .status_document import pin_document
 
 _POLICY_SECONDS: Final = 5.0
 _SETTLE_SECONDS: Final = 5.0
 
 
+def read_promised(text: str) -> tuple[PlannedMoveDocument, ...]:
+    """The promised steps of a request, from JSON; none of nothing. Raises `ControlRequestError`."""
+    if not text:
+        return ()
+    try:
+        return msgspec.json.decode(text, type=tuple[PlannedMoveDocument, ...])
+    except msgspec.MsgspecError as error:
+        raise ControlRequestError(
+            f"promised: {error} — send moves as 'pinfold rebalance -o json' shows them"
+        ) from error
+
+
 def move_container(
-    daemon: Daemon, snapshot: Snapshot, container_id: ContainerId, from_pool: str, to_pool: str
+    daemon: Daemon,
+    snapshot: Snapshot,
+    container_id: ContainerId,
+    from_pool: str,
+    to_pool: str,
+    *,
+    moves_exclusive: bool = False,
+    promised: Sequence[PlannedMoveDocument] = (),
 ) -> MoveDocument:
     """The end that a move came to, once the kernel has it or some seconds are over.
 
-    `snapshot`: of this moment. Raises `ControlRequestError` for pools and containers that are not
-    there, `TimeoutError` where the policy is busy.
+    `snapshot`: of this moment. `promised`: what a plan said of the move, and those after it that it
+    is made for. Raises `ControlRequestError` for pools and containers that are not there,
+    `TimeoutError` where the policy is busy.
     """
     container_id = _held_id(snapshot, container_id)
     grant = snapshot.grants.get(container_id)
@@ -35,7 +58,11 @@ def move_container(
     container = snapshot.containers[container_id]
     pool = snapshot.tree.pools[grant.pool_id].name
     pinning = snapshot.pinnings.get(container_id) or Pinning()
-    reason = _objection(snapshot, container, pool, from_pool)
+    reason = (
+        _objection(snapshot, container, pool, from_pool, moves_exclusive=moves_exclusive)
+        or _broken_promise(snapshot, container, pools, to_pool, promised)
+        or _rule_objection(snapshot, container)
+    )
     if not reason:
         decision = daemon.plugin.owner.ask(
             "move",
@@ -67,10 +94,20 @@ def _held_id(snapshot: Snapshot, shown_id: ContainerId) -> ContainerId:
     return next((one for one in snapshot.grants if containers[one].shown_id == shown_id), shown_id)
 
 
-def _objection(snapshot: Snapshot, container: Container, pool: str, from_pool: str) -> str:
+def _objection(
+    snapshot: Snapshot, container: Container, pool: str, from_pool: str, *, moves_exclusive: bool
+) -> str:
     """The reason not even to try; empty where there is none."""
+    # Most nodes never rebalance, and need not have it in memory.
+    from ...policy.engine.rebalance.tenants import own_objection
+
     if pool != from_pool:
         return f"it is in {pool} by now"
+    return own_objection(snapshot, container.id, moves_exclusive=moves_exclusive)
+
+
+def _rule_objection(snapshot: Snapshot, container: Container) -> str:
+    """The rule that keeps a container where it is; empty where none does."""
     if snapshot.decisions[container.id].unmet:
         # Where a rule does not hold, the policy looks whether it does in the other pool.
         return ""
@@ -78,6 +115,47 @@ def _objection(snapshot: Snapshot, container: Container, pool: str, from_pool: s
         # A move looks at room alone, and must not break what was promised.
         return "a required rule says where it is"
     return ""
+
+
+def _broken_promise(
+    snapshot: Snapshot,
+    container: Container,
+    pools: Mapping[str, PoolId],
+    to_pool: str,
+    promised: Sequence[PlannedMoveDocument],
+) -> str:
+    """The reason why a move is not worth by now what a plan said of it; empty where it is."""
+    from ...policy.engine.rebalance.promise import PromisedStep, broken_promise
+
+    steps: list[PromisedStep] = []
+    for one in promised:
+        found = container if one.container == container.path else _found(snapshot, one)
+        if found is None or not {one.from_.pool, one.to.pool} <= pools.keys():
+            return f"{one.container}, which moves after it, or its pool is gone by now"
+        steps.append(
+            PromisedStep(
+                container_id=found.id,
+                before=pools[one.from_.pool],
+                after=pools[one.to.pool],
+                gain=one.gain,
+                mends=one.mends,
+            )
+        )
+    if steps and (steps[0].container_id, steps[0].after) != (container.id, pools[to_pool]):
+        raise ControlRequestError("promised: another move comes first — begin with this one")
+    return broken_promise(snapshot, steps)
+
+
+def _found(snapshot: Snapshot, move: PlannedMoveDocument) -> Container | None:
+    """The placed container of a name; of several, as while one is replaced, one where it says."""
+    pools, found = snapshot.tree.pools, None
+    for container_id, grant in snapshot.grants.items():
+        container = snapshot.containers[container_id]
+        if container.path == move.container:
+            found = container
+            if pools[grant.pool_id].name == move.from_.pool:
+                break
+    return found
 
 
 def _move_unless_changed(

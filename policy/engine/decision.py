@@ -1,6 +1,6 @@
 """Decisions as data: what a container got or why not, every candidate, and who else changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -108,6 +108,14 @@ def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
     problems = [one for one in decision.problems if one.where != UNMET]
     problems += map(_problem, texts)
     return replace(decision, unmet=texts, problems=tuple(problems))
+
+
+def rule_names(unmet: Iterable[str]) -> tuple[str, ...]:
+    """The rules and their owners in texts of unmet rules, without why they do not hold.
+
+    That differs from day to day.
+    """
+    return tuple(text.rpartition(": ")[0] for text in unmet)
 
 
 @lru_cache(maxsize=_PROBLEMS_KNOWN)

@@ -137,6 +137,30 @@ def test_what_is_rebalanced_stays_nearly_as_it_is(
     assert not again.moves or again.score_after > again.score
 
 
+@SLOW
+@given(WISHES, WISHES, st.sampled_from(NAMES), st.integers(0, 6))
+def test_what_a_move_gains_is_known_from_the_pairs_of_who_moves(
+    wishes: Mapping[tuple[str, str], int],
+    at_levels: Mapping[tuple[str, str], int],
+    mover: str,
+    pool: int,
+) -> None:
+    engine = Engine(MACHINE, CONFIG)
+    for name in NAMES:
+        own, level = (
+            {other: weight for (one, other), weight in some.items() if one == name}
+            for some in (wishes, at_levels)
+        )
+        assert isinstance(
+            engine.create(wishing(name, 300, own, more=preferring(level))).result, Grant
+        )
+    snapshot = engine.snapshot()
+    pools = pools_of(snapshot)
+    after = {**pools, ContainerId(mover): engine.tree.pools[pool].id}
+    whole, about = (placement_objective(snapshot, some) for some in (None, {ContainerId(mover)}))
+    assert about.score(after) - about.score(pools) == whole.score(after) - whole.score(pools)
+
+
 _HISTORY = st.lists(
     st.tuples(
         st.sampled_from(["create", "create", "remove", "update", "move"]),

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%pinfold/cmd/control/api/control.proto\x12\x12pinfold.control.v1\"\x0f\n\rStatusRequest\"\x0e\n\x0cPoolsRequest\"!\n\x11\x43ontainersRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"#\n\x0e\x45xplainRequest\x12\x11\n\tcontainer\x18\x01 \x01(\t\"\x1e\n\x0c\x41uditRequest\x12\x0e\n\x06repair\x18\x01 \x01(\x08\"\x0e\n\x0cStateRequest\">\n\x0bPlanRequest\x12\x12\n\x05moves\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x11\n\texclusive\x18\x02 \x01(\x08\x42\x08\n\x06_moves\"G\n\x0bMoveRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x11\n\tfrom_pool\x18\x02 \x01(\t\x12\x0f\n\x07to_pool\x18\x03 \x01(\t\"\x0f\n\rFollowRequest\"\x1e\n\x0e\x43\x61ptureRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\x0c\"\x1a\n\x07\x41rchive\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\x32\xf6\x05\n\x07\x43ontrol\x12I\n\x06Status\x12!.pinfold.control.v1.StatusRequest\x1a\x1c.pinfold.control.v1.Document\x12G\n\x05Pools\x12 .pinfold.control.v1.PoolsRequest\x1a\x1c.pinfold.control.v1.Document\x12Q\n\nContainers\x12%.pinfold.control.v1.ContainersRequest\x1a\x1c.pinfold.control.v1.Document\x12K\n\x07\x45xplain\x12\".pinfold.control.v1.ExplainRequest\x1a\x1c.pinfold.control.v1.Document\x12G\n\x05\x41udit\x12 .pinfold.control.v1.AuditRequest\x1a\x1c.pinfold.control.v1.Document\x12G\n\x05State\x12 .pinfold.control.v1.StateRequest\x1a\x1c.pinfold.control.v1.Document\x12\x45\n\x04Plan\x12\x1f.pinfold.control.v1.PlanRequest\x1a\x1c.pinfold.control.v1.Document\x12\x45\n\x04Move\x12\x1f.pinfold.control.v1.MoveRequest\x1a\x1c.pinfold.control.v1.Document\x12K\n\x06\x46ollow\x12!.pinfold.control.v1.FollowRequest\x1a\x1c.pinfold.control.v1.Document0\x01\x12J\n\x07\x43\x61pture\x12\".pinfold.control.v1.CaptureRequest\x1a\x1b.pinfold.control.v1.Archiveb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%pinfold/cmd/control/api/control.proto\x12\x12pinfold.control.v1\"\x0f\n\rStatusRequest\"\x0e\n\x0cPoolsRequest\"!\n\x11\x43ontainersRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"#\n\x0e\x45xplainRequest\x12\x11\n\tcontainer\x18\x01 \x01(\t\"\x1e\n\x0c\x41uditRequest\x12\x0e\n\x06repair\x18\x01 \x01(\x08\"\x0e\n\x0cStateRequest\">\n\x0bPlanRequest\x12\x12\n\x05moves\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x11\n\texclusive\x18\x02 \x01(\x08\x42\x08\n\x06_moves\"l\n\x0bMoveRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x11\n\tfrom_pool\x18\x02 \x01(\t\x12\x0f\n\x07to_pool\x18\x03 \x01(\t\x12\x11\n\texclusive\x18\x04 \x01(\x08\x12\x10\n\x08promised\x18\x05 \x01(\t\"\x0f\n\rFollowRequest\"\x1e\n\x0e\x43\x61ptureRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\x0c\"\x1a\n\x07\x41rchive\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\x32\xf6\x05\n\x07\x43ontrol\x12I\n\x06Status\x12!.pinfold.control.v1.StatusRequest\x1a\x1c.pinfold.control.v1.Document\x12G\n\x05Pools\x12 .pinfold.control.v1.PoolsRequest\x1a\x1c.pinfold.control.v1.Document\x12Q\n\nContainers\x12%.pinfold.control.v1.ContainersRequest\x1a\x1c.pinfold.control.v1.Document\x12K\n\x07\x45xplain\x12\".pinfold.control.v1.ExplainRequest\x1a\x1c.pinfold.control.v1.Document\x12G\n\x05\x41udit\x12 .pinfold.control.v1.AuditRequest\x1a\x1c.pinfold.control.v1.Document\x12G\n\x05State\x12 .pinfold.control.v1.StateRequest\x1a\x1c.pinfold.control.v1.Document\x12\x45\n\x04Plan\x12\x1f.pinfold.control.v1.PlanRequest\x1a\x1c.pinfold.control.v1.Document\x12\x45\n\x04Move\x12\x1f.pinfold.control.v1.MoveRequest\x1a\x1c.pinfold.control.v1.Document\x12K\n\x06\x46ollow\x12!.pinfold.control.v1.FollowRequest\x1a\x1c.pinfold.control.v1.Document0\x01\x12J\n\x07\x43\x61pture\x12\".pinfold.control.v1.CaptureRequest\x1a\x1b.pinfold.control.v1.Archiveb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,15 +46,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PLANREQUEST']._serialized_start=214
   _globals['_PLANREQUEST']._serialized_end=276
   _globals['_MOVEREQUEST']._serialized_start=278
-  _globals['_MOVEREQUEST']._serialized_end=349
-  _globals['_FOLLOWREQUEST']._serialized_start=351
-  _globals['_FOLLOWREQUEST']._serialized_end=366
-  _globals['_CAPTUREREQUEST']._serialized_start=368
-  _globals['_CAPTUREREQUEST']._serialized_end=398
-  _globals['_DOCUMENT']._serialized_start=400
-  _globals['_DOCUMENT']._serialized_end=424
-  _globals['_ARCHIVE']._serialized_start=426
-  _globals['_ARCHIVE']._serialized_end=452
-  _globals['_CONTROL']._serialized_start=455
-  _globals['_CONTROL']._serialized_end=1213
+  _globals['_MOVEREQUEST']._serialized_end=386
+  _globals['_FOLLOWREQUEST']._serialized_start=388
+  _globals['_FOLLOWREQUEST']._serialized_end=403
+  _globals['_CAPTUREREQUEST']._serialized_start=405
+  _globals['_CAPTUREREQUEST']._serialized_end=435
+  _globals['_DOCUMENT']._serialized_start=437
+  _globals['_DOCUMENT']._serialized_end=461
+  _globals['_ARCHIVE']._serialized_start=463
+  _globals['_ARCHIVE']._serialized_end=489
+  _globals['_CONTROL']._serialized_start=492
+  _globals['_CONTROL']._serialized_end=1250
 # @@protoc_insertion_point(module_scope)

@@ -43,14 +43,18 @@ class PlanRequest(_message.Message):
     def __init__(self, moves: _Optional[int] = ..., exclusive: _Optional[bool] = ...) -> None: ...
 
 class MoveRequest(_message.Message):
-    __slots__ = ("container_id", "from_pool", "to_pool")
+    __slots__ = ("container_id", "from_pool", "to_pool", "exclusive", "promised")
     CONTAINER_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_POOL_FIELD_NUMBER: _ClassVar[int]
     TO_POOL_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    PROMISED_FIELD_NUMBER: _ClassVar[int]
     container_id: str
     from_pool: str
     to_pool: str
-    def __init__(self, container_id: _Optional[str] = ..., from_pool: _Optional[str] = ..., to_pool: _Optional[str] = ...) -> None: ...
+    exclusive: bool
+    promised: str
+    def __init__(self, container_id: _Optional[str] = ..., from_pool: _Optional[str] = ..., to_pool: _Optional[str] = ..., exclusive: _Optional[bool] = ..., promised: _Optional[str] = ...) -> None: ...
 
 class FollowRequest(_message.Message):
     __slots__ = ()

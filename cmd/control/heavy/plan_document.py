@@ -1,6 +1,8 @@
 """A plan of moves as a document."""
 
-from ....policy.engine.rebalance.plan import RebalancePlan, Site
+from collections.abc import Iterable
+
+from ....policy.engine.rebalance.plan import RebalanceMove, RebalancePlan, Site
 from ..documents import PlanDocument, PlannedMoveDocument, SiteDocument
 
 
@@ -9,17 +11,22 @@ def plan_document(plan: RebalancePlan) -> PlanDocument:
     return PlanDocument(
         score=plan.score,
         score_after=plan.score_after,
-        moves=tuple(
-            PlannedMoveDocument(
-                container=move.container.path,
-                from_=_site(move.before),
-                to=_site(move.after),
-                gain=move.gain,
-                bytes=move.migrated_bytes,
-                mends=move.mends,
-            )
-            for move in plan.moves
-        ),
+        moves=move_documents(plan.moves),
+    )
+
+
+def move_documents(moves: Iterable[RebalanceMove]) -> tuple[PlannedMoveDocument, ...]:
+    """The documents of some steps of a plan."""
+    return tuple(
+        PlannedMoveDocument(
+            container=move.container.path,
+            from_=_site(move.before),
+            to=_site(move.after),
+            gain=move.gain,
+            bytes=move.migrated_bytes,
+            mends=move.mends,
+        )
+        for move in moves
     )
 
 

@@ -5,7 +5,7 @@ rule of either of them that matches the other, each rule once, so it does not de
 first or on whose rules are symmetric: two placements of the same containers can be compared.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -55,19 +55,24 @@ class PlacementObjective(Struct, frozen=True, kw_only=True):
         return total
 
 
-def placement_objective(snapshot: Snapshot) -> PlacementObjective:
+def placement_objective(
+    snapshot: Snapshot, about: Collection[ContainerId] | None = None
+) -> PlacementObjective:
     """The objective that the rules of all placed containers come to.
 
-    Rules that take too many steps are given up, as when a container is placed.
+    `about`: that of the pairs alone which these are in, in much less time. Rules that take too many
+    steps are given up, as when a container is placed.
     """
     tree, closeness = snapshot.tree, Closeness(snapshot.tree)
-    # Nobody's rules are in the index: a rule counts once, for the container that brought it.
-    index = AffinityIndex()
-    for container_id in snapshot.grants:
-        index.add(snapshot.containers[container_id])
-    weights = _pair_weights(snapshot, index)
+    everybody = _index(snapshot, snapshot.grants)
+    few = None if about is None else _index(snapshot, about)
+
+    def others_of(container_id: ContainerId) -> AffinityIndex:
+        return everybody if few is None or container_id in (about or ()) else few
+
+    weights = _pair_weights(snapshot, others_of)
     layers: list[Layer] = [WeightLayer(tree=tree, worths=tuple(closeness.own), weights=weights)]
-    if by_level := _level_weights(snapshot, index):
+    if by_level := _level_weights(snapshot, others_of):
         domains = Domains(snapshot.machine, snapshot.supply.allowed)
         layers += [
             LevelLayer.of(tree, domains, level, closeness.scale, found)
@@ -86,24 +91,36 @@ def pools_of(snapshot: Snapshot) -> dict[ContainerId, PoolId]:
     return {container_id: grant.pool_id for container_id, grant in snapshot.grants.items()}
 
 
-def _pair_weights(snapshot: Snapshot, index: AffinityIndex) -> PairWeights:
+_OthersOf = Callable[[ContainerId], AffinityIndex]
+"""By the owner of rules the containers that they may be about."""
+
+
+def _index(snapshot: Snapshot, container_ids: Iterable[ContainerId]) -> AffinityIndex:
+    """An index in which nobody's rules are: one counts once, for the container that brought it."""
+    index = AffinityIndex()
+    for container_id in container_ids:
+        index.add(snapshot.containers[container_id])
+    return index
+
+
+def _pair_weights(snapshot: Snapshot, others_of: _OthersOf) -> PairWeights:
     """The weights of rules without a level."""
     found = _Pairs()
     for one in snapshot.grants:
         known = snapshot.classified.get(one)
         if known is None or not known.rules:
             continue
-        for other, weight in index.weights(snapshot.containers[one], known.rules).items():
+        index, container = others_of(one), snapshot.containers[one]
+        for other, weight in index.weights(container, known.rules).items():
             found.add(one, other, weight)
     return found.weights()
 
 
-def _level_weights(snapshot: Snapshot, index: AffinityIndex) -> Mapping[Level, PairWeights]:
+def _level_weights(snapshot: Snapshot, others_of: _OthersOf) -> Mapping[Level, PairWeights]:
     """The weights of preferred rules between containers, by their level."""
     found: dict[Level, _Pairs] = {}
-    residents = index.residents
     for one in snapshot.grants:
-        known = snapshot.classified.get(one)
+        known, residents = snapshot.classified.get(one), others_of(one).residents
         for rule in known.placement.preferred if known is not None else ():
             pairs = found.setdefault(rule.term.level, _Pairs())
             places = select_term(residents, snapshot.containers[one], rule.term)

@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from pinfold.cmd.commands.saved_node import saved_engine
+from pinfold.cmd.control.container_names import ControlRequestError
 from pinfold.cmd.control.control_client import ControlError
+from pinfold.cmd.control.documents import MoveDocument
+from pinfold.cmd.control.heavy.plan_document import move_documents
+from pinfold.cmd.control.move_step import read_promised
 from pinfold.cmd.pinfold import main
+from pinfold.policy.engine.rebalance.plan import RebalanceMove
+from pinfold.policy.engine.rebalance.plan import rebalance as planned
+from pinfold.policy.engine.rebalance.promise import needed_moves
 
-from ..control.asked_node import AskedNode
+from ..control.asked_node import MACHINE, AskedNode
 from ..daemon.paper_node import burstable, fan, guaranteed
 
 SPEC = "socket:2 numa:1 core:4 thread:1 mem:8G"
@@ -113,8 +121,96 @@ def test_a_required_rule_that_does_not_hold_is_mended(node: AskedNode) -> None:
     (mends,) = {line.split(" of ")[0] for line in lines if line.startswith("  mends ")}
     assert mends.startswith("  mends anti-affinity at socket to app=shard")
     assert len({pools(node)[one] for one in {"s0", "s1", "s2"} - {alone}}) == 2
+    (mover,) = (one for one in {"s0", "s1", "s2"} - {alone} if pools(node)[one] != here[one])
+    explained = CliRunner().invoke(main, ["explain", mover, f"--control={node.path}"]).output
+    assert "because: a required rule holds there that did not hold where it was" in explained
+    assert "note: it was moved to mend anti-affinity at socket to app=shard" in explained
     assert not any(one.problems for one in node.client.status().containers)
     node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+
+
+@pytest.mark.parametrize(
+    ("wish", "moves_exclusive", "reason"),
+    [
+        pytest.param("never", False, "its annotation refuses it", id="it refuses"),
+        pytest.param("never", True, "its annotation refuses it", id="whatever is asked for"),
+        pytest.param("", False, "it has exclusive cpus", id="exclusive cpus stay"),
+        pytest.param("", True, None, id="unless that is asked for"),
+        pytest.param("allowed", False, None, id="or its annotation lets them go"),
+    ],
+)
+def test_the_daemon_itself_heeds_who_may_be_moved(
+    node: AskedNode, wish: str, moves_exclusive: bool, reason: str | None
+) -> None:
+    pod = guaranteed("one", 1000)
+    told = {"move.pinfold.dev/pod": wish} if wish else {}
+    node.run(replace(pod, annotations={**pod.annotations, **told}))
+    here = pools(node)["one"]
+    other = "socket #1" if here == "socket #0" else "socket #0"
+    found = node.client.move(node.id_of("one"), here, other, moves_exclusive=moves_exclusive)
+    assert (found.moved, found.reason) == (reason is None, reason)
+    assert pools(node)["one"] == (here if reason else other)
+
+
+def moves_of(node: AskedNode) -> tuple[RebalanceMove, ...]:
+    """The moves that are worth it at present."""
+    return planned(saved_engine(node.client.state(), MACHINE).snapshot()).moves
+
+
+def made(node: AskedNode, moves: tuple[RebalanceMove, ...]) -> MoveDocument:
+    """The end of the first of some planned moves."""
+    promised = move_documents(needed_moves(moves))
+    first = moves[0]
+    return node.client.move(
+        first.container.id, first.before.pool, first.after.pool, promised=promised
+    )
+
+
+def test_a_move_is_not_made_whose_partner_has_gone_elsewhere_meanwhile(node: AskedNode) -> None:
+    moves = moves_of(node)
+    assert [move.container.name for move in moves] == ["db"]
+    assert node.client.move(node.id_of("web"), "socket #1", "socket #0").moved
+    found = made(node, moves)
+    assert (found.moved, found.reason) == (False, "it gains less by now than was planned")
+    assert pools(node)["db"] == "socket #0"
+
+
+def test_a_move_that_gains_more_by_now_is_made(node: AskedNode) -> None:
+    moves = moves_of(node)
+    assert node.client.move(node.id_of("web"), "socket #1", "root").moved
+    assert node.client.move(node.id_of("web"), "root", "socket #1").moved
+    assert made(node, moves).moved
+
+
+def test_a_rule_that_holds_meanwhile_is_no_reason_to_move(node: AskedNode) -> None:
+    rule = (
+        '{"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey":'
+        ' "socket", "labelSelector": {"matchLabels": {"app": "shard"}}}]}}'
+    )
+    for number in range(3):
+        pod = burstable(f"s{number}", 100)
+        told = {**pod.annotations, "affinity.pinfold.dev/pod": rule}
+        node.run(replace(pod, labels={"app": "shard"}, annotations=told))
+    here = pools(node)
+    (alone,) = (one for one in ("s0", "s1") if here[one] != here["s2"])
+    node.remove(alone)
+    moves = moves_of(node)
+    assert moves[0].mends
+    for name in {"s2", "s0", "s1"} - {alone, moves[0].container.name}:
+        node.remove(name)
+    found = made(node, moves)
+    assert not found.moved
+    assert found.reason == f"a rule that it was to mend holds by now: {moves[0].mends[0]}"
+
+
+def test_a_promise_of_another_shape_is_refused(node: AskedNode) -> None:
+    for text in ("[{]", '[{"container": 1}]'):
+        with pytest.raises(ControlRequestError, match="promised: "):
+            read_promised(text)
+    with pytest.raises(ControlError, match="promised: another move comes first"):
+        node.client.move(
+            *(node.id_of("web"), "socket #1", "socket #0"), promised=move_documents(moves_of(node))
+        )
 
 
 def test_a_move_that_the_runtime_does_not_make_stops_the_rest(node: AskedNode) -> None:

@@ -1,0 +1,103 @@
+"""Promises of planned steps: what a plan said of a step, held against the node of this moment."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from ...model.container import ContainerId
+from ...model.grant import PoolId, Refusal
+from ..decision import rule_names
+from ..engine import Engine
+from ..snapshot import Snapshot
+from .placement_score import placement_objective, pools_of
+from .plan import RebalanceMove
+
+_NEEDED_MAX: Final = 64
+"""So many steps are held against a node at once: each is a part of a request."""
+
+
+class PromisedStep(Struct, frozen=True, kw_only=True):
+    """One step of a plan, as far as it can be held against another moment."""
+
+    container_id: ContainerId
+    before: PoolId
+    """Where the container is, or is by then."""
+    after: PoolId
+    gain: int
+    """What the satisfied weight gains by this step, in the unit of the plan."""
+    mends: tuple[str, ...] = ()
+
+
+def broken_promise(snapshot: Snapshot, steps: Sequence[PromisedStep]) -> str:
+    """The reason why the first of some steps is not what it was planned as; empty where it is.
+
+    The others are those for the sake of which it is made: a step that only makes room for another
+    is of no use where that one is not any more. A step may gain more than was planned. O(pairs).
+    """
+    if not steps:
+        return ""
+    pools = pools_of(snapshot)
+    if reason := _moved_reason(snapshot, steps, pools) or _mends_reason(snapshot, steps):
+        return reason
+    objective = placement_objective(snapshot, {step.container_id for step in steps})
+    score = 0 if objective.is_empty else objective.score(pools)
+    for number, step in enumerate(steps):
+        pools[step.container_id] = step.after
+        after = 0 if objective.is_empty else objective.score(pools)
+        gain, score = after - score, after
+        if gain < step.gain:
+            path = snapshot.containers[step.container_id].path
+            which = "it gains" if not number else f"the step it is for, of {path}, gains"
+            return f"{which} less by now than was planned"
+    return ""
+
+
+def needed_moves(moves: Sequence[RebalanceMove]) -> Sequence[RebalanceMove]:
+    """The first of some moves, with those that follow until what they cost is made up for.
+
+    A move that mends a rule, or gains something, needs no other.
+    """
+    total = 0
+    for number, move in enumerate(moves[:_NEEDED_MAX], start=1):
+        total += move.gain
+        if total > 0 or move.mends:
+            return moves[:number]
+    # It is for no wish of containers: parts of cpus become whole ones, say.
+    return moves[:1]
+
+
+def _moved_reason(
+    snapshot: Snapshot, steps: Sequence[PromisedStep], pools: Mapping[ContainerId, PoolId]
+) -> str:
+    """The reason that a container of later steps is elsewhere; empty where all are as planned."""
+    by_then = dict(pools)
+    for step in steps:
+        at = by_then.get(step.container_id)
+        if at is None:
+            return "a container that it makes room for is gone by now"
+        if at != step.before:
+            path, pool = snapshot.containers[step.container_id].path, snapshot.tree.pools[at]
+            return f"{path} is in {pool.name} by now"
+        by_then[step.container_id] = step.after
+    return ""
+
+
+def _mends_reason(snapshot: Snapshot, steps: Sequence[PromisedStep]) -> str:
+    """The reason that steps do not mend what they were to mend; empty where they do."""
+    for step in steps:
+        told = rule_names(snapshot.decisions[step.container_id].unmet)
+        # Which of the two is told of a rule between them depends on who came first, or came back.
+        if step.mends and not any(one in told for one in step.mends):
+            return f"a rule that it was to mend holds by now: {step.mends[0]}"
+    first = steps[0]
+    if not first.mends:
+        return ""
+    trial = Engine.of(snapshot)
+    result = trial.move(first.container_id, first.after).result
+    if isinstance(result, Refusal):
+        return result.reason
+    left = rule_names(trial.decisions[first.container_id].unmet)
+    if lasting := [one for one in first.mends if one in left]:
+        return f"a rule that it was to mend would not hold by now: {lasting[0]}"
+    return ""
