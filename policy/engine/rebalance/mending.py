@@ -1,82 +1,307 @@
 """Mending: moves of containers to where required rules hold that are told as unmet."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Final
 
+from msgspec import Struct
+
 from ...model.container import ContainerId
-from ...model.grant import Grant
+from ...model.grant import Grant, PoolId
+from ..decision import rule_names
 from ..engine import Engine
 from ..snapshot import Snapshot
+from .model import PlacementModel
 from .placement_score import PlacementObjective
 from .route import RouteStep
-from .tenants import own_objection
+from .search import Effort, improve
+from .tenants import own_objection, placement_model
 
 _TRIES_MAX: Final = 256
 """So often a plan asks whether rules of some container would hold elsewhere."""
+_WAYS_MAX: Final = 128
+"""So many ways to mend are compared at most."""
+_TRIES_COMPARED_MAX: Final = 4000
+"""For that so many places are asked for at most."""
+_TRY_EFFORT_MAX: Final = 60_000
+"""And so many times are containers in the way of that, together."""
+_STEPS_PER_CONTAINER: Final = 100
+"""A way takes as long as so many steps of the search that follows, for each container."""
+_ANNEALED_MAX: Final = 16
+"""For so few containers a way is judged by more than the next better places."""
+_ASIDE_MAX: Final = 3
+"""So many containers make room for one."""
+_KEPT: Final = 3
+"""So many ways are gone on with."""
+_COMPARED_MAX: Final = 100
+"""Of more containers one, which takes long enough."""
+
+
+class Mended(Struct, frozen=True, kw_only=True):
+    """A way to mend: the moves of it, and the node after them."""
+
+    steps: tuple[RouteStep, ...]
+    snapshot: Snapshot
+    unmet: int
+    """The number of rules that do not hold then."""
+
+
+class _Way(Struct, frozen=True, kw_only=True):
+    """Moves that were made on an engine of their own."""
+
+    engine: Engine
+    steps: tuple[RouteStep, ...]
+    model: PlacementModel
+    """The placement after them."""
+    unmet: int
+    promise: int
+    """The satisfied weight that can follow, as far as a short look tells."""
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """The least is the best way."""
+        return (self.unmet, -self.promise, len(self.steps))
 
 
 class Mending:
-    """Steps on a trial engine, each of which mends rules of one container and breaks none.
+    """Ways to mend, each step of which mends rules of one container, or makes room for that.
 
-    Pens stay where they are.
+    None breaks a rule. Pens stay where they are.
     """
 
     def __init__(
-        self, trial: Engine, snapshot: Snapshot, objective: PlacementObjective, *, exclusive: bool
+        self,
+        snapshot: Snapshot,
+        objective: PlacementObjective,
+        *,
+        exclusive: bool,
+        moves: int | None,
+        search_steps: int,
     ) -> None:
-        """`exclusive`: whether containers with exclusive cpus are moved, too."""
-        self._trial = trial
+        """`exclusive`: whether containers with exclusive cpus are moved, too; `moves`: at most."""
+        self._snapshot = snapshot
         self._objective = objective
+        self._exclusive = exclusive
+        self._moves = len(snapshot.grants) * _ASIDE_MAX if moves is None else moves
+        grants = snapshot.grants
         self._waiting = [
             one
-            for one in _by_path(trial, trial.grants)
-            if trial.grants[one].pen is None
+            for one in _by_path(snapshot, grants)
+            if grants[one].pen is None
             and not own_objection(snapshot, one, moves_exclusive=exclusive)
         ]
-        self._tries = 0
+        size = max(len(grants), 1)
+        self._tries_left = min(_TRIES_COMPARED_MAX, _TRY_EFFORT_MAX // size)
+        self._ways_left = min(_WAYS_MAX, search_steps // (_STEPS_PER_CONTAINER * size))
 
-    def steps(self) -> Iterator[RouteStep]:
-        """The containers that were moved, in order; one that moves may make room for another."""
+    def best(self) -> Sequence[Mended]:
+        """The best ways, the best one first: those that mend most, then those of most weight.
+
+        What many containers might do is not compared: they go where the policy places them.
+        """
+        ways = self._compared()
+        are_few = len(self._snapshot.grants) <= _COMPARED_MAX
+        kept = heapq.nsmallest(_KEPT if are_few else 1, ways, key=lambda one: one.order)
+        found = [self._finished(one) for one in kept]
+        return [one for one in found if one.steps]
+
+    def _compared(self) -> Sequence[_Way]:
+        first = self._way(Engine.of(self._snapshot), ())
+        numbers, known = count(), {_places(first.engine)}
+        heap = [(first.order, next(numbers), first)]
+        ways = [first]
+        while heap and self._ways_left > 0:
+            _, _, way = heapq.heappop(heap)
+            for further in self._further(way):
+                if (places := _places(further.engine)) not in known:
+                    known.add(places)
+                    ways.append(further)
+                    heapq.heappush(heap, (further.order, next(numbers), further))
+        return ways
+
+    def _further(self, way: _Way) -> Iterator[_Way]:
+        """The ways that mend one container more; those first for which nobody makes room."""
+        pools, rest = way.engine.tree.pools, list[tuple[ContainerId, int, PoolId]]()
+        trial = Engine.of(way.engine.snapshot())
+        for container_id in self._waiting:
+            if not way.engine.decisions[container_id].unmet:
+                continue
+            index = _index(way.model, container_id)
+            widest = pools[way.engine.grants[container_id].pool_id].height
+            for pool in pools:
+                if pool.height > widest:
+                    continue
+                if self._ways_left <= 0 or self._tries_left <= 0 or len(way.steps) >= self._moves:
+                    return
+                if way.model.shortage(index, pool.id):
+                    rest.append((container_id, index, pool.id))
+                    continue
+                self._tries_left -= 1
+                step = self._step(trial, container_id, pool.id)
+                if step is not None:
+                    self._ways_left -= 1
+                    yield self._way(trial, (*way.steps, step))
+                    trial = Engine.of(way.engine.snapshot())
+        for container_id, index, pool_id in rest:
+            if self._ways_left <= 0:
+                return
+            self._ways_left -= 1
+            found = self._with_room(way, container_id, index, pool_id)
+            if found is not None:
+                yield found
+
+    def _with_room(
+        self, way: _Way, container_id: ContainerId, index: int, pool_id: PoolId
+    ) -> _Way | None:
+        """A way that goes on with a container in a pool once others make room."""
+        trial = Engine.of(way.engine.snapshot())
+        aside = tuple(self._aside(trial, index, pool_id))
+        step = self._step(trial, container_id, pool_id) if aside else None
+        if step is None:
+            return None
+        steps = (*way.steps, *aside, step, *self._onward(trial, aside))
+        return self._way(trial, steps) if len(steps) <= self._moves else None
+
+    def _aside(self, trial: Engine, index: int, pool_id: int) -> Iterator[RouteStep]:
+        """The steps of containers that make room in a pool: where least is lost by it."""
+        model = self._model(trial)
+        for _ in range(_ASIDE_MAX):
+            need = model.shortage(index, pool_id)
+            if not need:
+                return
+            entered = model.path(model.place[index], pool_id).entered
+            short = [one for one in entered if model.room[one] < model.tenants[index].milli]
+            found = self._asides(model, short[-1], need)
+            for _, other, target in sorted(found):
+                step = self._step(trial, model.tenants[other].id, PoolId(target))
+                if step is not None:
+                    model.move(other, target)
+                    yield step
+                    break
+            else:
+                return
+
+    def _asides(
+        self, model: PlacementModel, around: int, need: int
+    ) -> Iterator[tuple[tuple[bool, bool, int, int], int, int]]:
+        """The moves out of a pool, each with how well it suits.
+
+        Whoever finds no room elsewhere waits on the shared cpus of a wider pool: see `Route`.
+        """
+        for other in model.movable:
+            source = model.place[other]
+            if around not in model.chains[source]:
+                continue
+            tenant, here = model.tenants[other], model.worth(other, source)
+            wider = () if tenant.has_own_cpus else model.chains[around][1:2]
+            for target in (*tenant.targets, *wider):
+                if around not in model.chains[target] and model.fits(other, target):
+                    loss = here - model.worth(other, target)
+                    waits = target in wider
+                    yield (tenant.milli < need, waits, loss, tenant.milli), other, target
+
+    def _onward(self, trial: Engine, aside: Sequence[RouteStep]) -> Iterator[RouteStep]:
+        """The steps of containers that waited in a wider pool, to where there is room by now."""
+        pools = trial.tree.pools
+        for one in aside:
+            if pools[one.pool_id].height <= pools[one.before.pool_id].height:
+                continue
+            model = self._model(trial)
+            index = _index(model, one.container_id)
+            worths = {
+                target: model.worth(index, target)
+                for target in model.tenants[index].targets
+                if model.fits(index, target)
+            }
+            for target in sorted(worths, key=lambda it: (-worths[it], it)):
+                step = self._step(trial, one.container_id, target)
+                if step is not None:
+                    yield step
+                    break
+
+    def _model(self, engine: Engine) -> PlacementModel:
+        return placement_model(engine.snapshot(), self._objective, moves_exclusive=self._exclusive)
+
+    def _finished(self, way: _Way) -> Mended:
+        """A way with what else the policy finds a place for by itself."""
+        steps, trial, tries = [*way.steps], way.engine, _TRIES_MAX
         has_moved = True
         while has_moved:
             has_moved = False
             for container_id in self._waiting:
-                if not self._trial.decisions[container_id].unmet or self._tries >= _TRIES_MAX:
+                if not trial.decisions[container_id].unmet or tries <= 0:
                     continue
-                self._tries += 1
-                step = self._step(container_id)
+                if len(steps) >= self._moves:
+                    break
+                tries -= 1
+                step = self._step(trial, container_id, None)
                 if step is not None:
                     has_moved = True
-                    yield step
+                    steps.append(step)
+        return Mended(steps=tuple(steps), snapshot=trial.snapshot(), unmet=_unmet_count(trial))
 
-    def _step(self, container_id: ContainerId) -> RouteStep | None:
-        trial, score = self._trial, self._score()
+    def _way(self, engine: Engine, steps: tuple[RouteStep, ...]) -> _Way:
+        model = self._model(engine)
+        promise = 0
+        if not self._objective.is_empty and self._ways_left > 0:
+            places, movable = list(model.place), len(model.movable)
+            effort = Effort(steps=100 * movable if movable <= _ANNEALED_MAX else 0)
+            promise = model.score() + improve(model, effort)
+            model.put(places)
+        return _Way(
+            engine=engine,
+            steps=steps,
+            model=model,
+            unmet=_unmet_count(engine),
+            promise=promise,
+        )
+
+    def _step(
+        self, trial: Engine, container_id: ContainerId, pool_id: PoolId | None
+    ) -> RouteStep | None:
+        """A move, to where the policy places it if no pool is said; None where it is refused."""
+        score = self._score(trial.grants)
         before, told = trial.grants[container_id], trial.pinning(container_id)
         unmet = trial.decisions[container_id].unmet
-        decision = trial.place_anew(container_id, mends_told=True)
+        if pool_id is None:
+            decision = trial.place_anew(container_id, mends_told=True)
+        else:
+            decision = trial.move(container_id, pool_id)
         if not isinstance(decision.result, Grant):
             return None
-        left = set(_rules(trial.decisions[container_id].unmet))
+        left = set(rule_names(trial.decisions[container_id].unmet))
         return RouteStep(
             container_id,
             before,
             told,
             decision,
             decision.result.pool_id,
-            gain=self._score() - score,
-            mends=tuple(one for one in _rules(unmet) if one not in left),
+            gain=self._score(trial.grants) - score,
+            mends=tuple(one for one in rule_names(unmet) if one not in left),
         )
 
-    def _score(self) -> int:
-        pools = {one: grant.pool_id for one, grant in self._trial.grants.items()}
+    def _score(self, grants: Mapping[ContainerId, Grant]) -> int:
+        pools = {one: grant.pool_id for one, grant in grants.items()}
         return 0 if self._objective.is_empty else self._objective.score(pools)
 
 
-def _by_path(trial: Engine, container_ids: Iterable[ContainerId]) -> Sequence[ContainerId]:
-    return sorted(container_ids, key=lambda one: (trial.containers[one].path, one))
+def _by_path(snapshot: Snapshot, container_ids: Iterable[ContainerId]) -> Sequence[ContainerId]:
+    return sorted(container_ids, key=lambda one: (snapshot.containers[one].path, one))
 
 
-def _rules(unmet: Iterable[str]) -> Iterator[str]:
-    """The rules and their owners in such texts: why they do not hold differs from day to day."""
-    for text in unmet:
-        yield text.rpartition(": ")[0]
+def _index(model: PlacementModel, container_id: ContainerId) -> int:
+    return next(number for number, one in enumerate(model.tenants) if one.id == container_id)
+
+
+def _places(engine: Engine) -> frozenset[tuple[ContainerId, PoolId, int]]:
+    """The places of all containers, as far as they differ for rules."""
+    return frozenset(
+        (one, grant.pool_id, grant.within.mask if grant.within else 0)
+        for one, grant in engine.grants.items()
+    )
+
+
+def _unmet_count(engine: Engine) -> int:
+    """The number of rules that are told as unmet, one that both sides are told of once."""
+    return len({name for one in engine.decisions.values() for name in rule_names(one.unmet)})

@@ -17,7 +17,7 @@ from ...model.grant import Grant, PoolId
 from ...model.pinning import Pinning
 from ..engine import Engine
 from ..snapshot import Snapshot
-from .mending import Mending
+from .mending import Mended, Mending
 from .model import PlacementModel
 from .placement_score import placement_objective
 from .route import Route, RouteStep
@@ -101,32 +101,39 @@ def rebalance(snapshot: Snapshot, budget: RebalanceBudget = NO_LIMIT) -> Rebalan
     same snapshot has the same plan. Takes some seconds for a thousand containers; any thread may
     ask.
     """
-    mending, mended = _mended(snapshot, budget)
-    if not mending:
+    ways = _mended(snapshot, budget)
+    if not ways:
         return _improved(snapshot, budget)
+    least = min(way.unmet for way in ways)
+    plans = [_continued(way, budget) for way in ways if way.unmet == least]
+    return max(plans, key=lambda plan: (plan.score_after, -len(plan.moves)))
+
+
+def _mended(snapshot: Snapshot, budget: RebalanceBudget) -> Sequence[Mended]:
+    """The best ways to mend rules which are told as unmet; none where none can be mended."""
+    if not any(one.unmet for one in snapshot.decisions.values()):
+        return ()
+    return Mending(
+        snapshot,
+        placement_objective(snapshot),
+        exclusive=budget.moves_exclusive,
+        moves=budget.moves,
+        search_steps=budget.search_steps,
+    ).best()
+
+
+def _continued(way: Mended, budget: RebalanceBudget) -> RebalancePlan:
+    """The plan that begins with moves that mend."""
     if budget.moves is not None:
-        budget = structs.replace(budget, moves=budget.moves - len(mending))
-    further = _improved(mended, budget)
+        budget = structs.replace(budget, moves=budget.moves - len(way.steps))
+    trial, pages = Engine.of(way.snapshot), dict[ContainerId, NodeSet]()
+    mending = tuple(_move(trial, step, pages) for step in way.steps)
+    further = _improved(way.snapshot, budget)
     return structs.replace(
         further,
         score=further.score - sum(move.gain for move in mending),
         moves=(*mending, *further.moves),
     )
-
-
-def _mended(
-    snapshot: Snapshot, budget: RebalanceBudget
-) -> tuple[tuple[RebalanceMove, ...], Snapshot]:
-    """The moves that mend rules which are told as unmet, and the node after them."""
-    if not any(one.unmet for one in snapshot.decisions.values()):
-        return (), snapshot
-    trial, objective = Engine.of(snapshot), placement_objective(snapshot)
-    mending = Mending(trial, snapshot, objective, exclusive=budget.moves_exclusive)
-    moves: list[RebalanceMove] = []
-    pages: dict[ContainerId, NodeSet] = {}
-    for step in islice(mending.steps(), budget.moves):
-        moves.append(_move(trial, step, pages))
-    return tuple(moves), trial.snapshot()
 
 
 def _improved(snapshot: Snapshot, budget: RebalanceBudget) -> RebalancePlan:

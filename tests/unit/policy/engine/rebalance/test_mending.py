@@ -8,14 +8,17 @@ from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan,
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant, Refusal
 from tests.unit.policy.engine.ruled_pods import (
+    NEVER,
     apart,
     container_of,
     cpus,
     engine_of,
     near,
     placed,
+    prefer,
     term,
 )
+from tests.unit.policy.engine.ruled_pods import NODES as NUMA_NODES
 
 NODES = "socket:1 numa:3 core:4 mem:8G"
 CORES = "socket:1 core:2 thread:2 mem:8G"
@@ -143,6 +146,64 @@ def test_a_move_elsewhere_than_where_the_rules_would_hold_is_refused() -> None:
     result = engine.move(move.container.id, engine.tree.root.id).result
     assert isinstance(result, Refusal)
     assert f"its rules would hold in {move.after.pool} by now" in result.reason
+
+
+def at(number: int) -> dict[str, str]:
+    return {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+
+
+def test_a_rule_is_mended_where_most_weight_can_follow() -> None:
+    """In one of two places the container would take the room of one that wishes to be there."""
+    engine = engine_of(NUMA_NODES)
+    for one in (
+        container_of("a", 2.5, prefer(60, term("numa", "d"))),
+        container_of("b", 2.5),
+        container_of("n", 1.5, prefer(90, term("numa", "d")), annotations=NEVER),
+        container_of("g", 1, prefer(95, term("numa", "d"))),
+        container_of("d", 0.5, annotations=at(3)),
+        container_of("sheep", 0.1, apart(term("numa", "wolf"))),
+        container_of("wolf", 0.1, annotations=at(0), fails=True),
+    ):
+        placed(engine, one)
+    assert engine.decisions[ContainerId("sheep-main")].unmet
+    plan = rebalance(engine.snapshot())
+    ways = [(move.container.pod.name, move.after.pool) for move in plan.moves]
+    assert ways == [("sheep", "NUMA node #1"), ("a", "NUMA node #3")]
+    assert (plan.score, plan.score_after) == (95 * 256, 155 * 256)
+    carried_out(engine, plan)
+    assert not any(one.unmet for one in engine.decisions.values())
+    decision = engine.decisions[ContainerId("sheep-main")]
+    assert decision.decided_by == "mended"
+    assert decision.notes[0].startswith("it was moved to mend anti-affinity at numa to app=wolf")
+
+
+@pytest.mark.parametrize(
+    ("full", "sheep", "names"),
+    [
+        pytest.param(2.4, 1.9, ["full", "sheep"], id="where there is room for it"),
+        pytest.param(3.4, 1.5, ["full", "sheep", "full"], id="or it waits in a wider pool"),
+    ],
+)
+def test_others_make_room_where_a_rule_would_hold(
+    full: float, sheep: float, names: list[str]
+) -> None:
+    engine = engine_of("socket:1 numa:3 core:4 mem:8G", "cpuset:0")
+    for one in (
+        container_of("wolf", 0.5, annotations={**at(0), **NEVER}),
+        container_of("hound", 0.5, app="wolf", annotations={**at(2), **NEVER}),
+        container_of("full", full),
+    ):
+        placed(engine, one)
+    engine.move(ContainerId("full-main"), engine.tree.pools[1].id)
+    placed(engine, container_of("sheep", sheep, apart(term("numa", "wolf"))))
+    assert engine.decisions[ContainerId("sheep-main")].unmet
+    assert rebalance(engine.snapshot(), RebalanceBudget(moves=1)).moves == ()
+    plan = rebalance(engine.snapshot())
+    ways = [(move.container.pod.name, move.after.pool) for move in plan.moves]
+    assert [name for name, _ in ways] == names
+    assert ways[1][1] == "NUMA node #1"
+    carried_out(engine, plan)
+    assert not any(one.unmet for one in engine.decisions.values())
 
 
 def on_half_cores() -> tuple[Engine, Container]:
