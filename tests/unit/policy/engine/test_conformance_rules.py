@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -116,14 +117,20 @@ def test_05_the_waiver_needs_the_own_namespace_too() -> None:
 
 def test_06_a_null_selector_keeps_from_nobody_and_an_empty_one_from_everybody() -> None:
     engine = engine_of(NODES)
-    placed(engine, container_of("any", 1))
+    first, second = (
+        {"pool-selector.pinfold.dev/pod": f"socket={socket},kind=socket"} for socket in range(2)
+    )
+    placed(engine, container_of("any", 1, annotations=first))
     everybody: dict[str, Any] = {"labelSelector": {}, "topologyKey": "socket"}
-    assert placed(engine, container_of("calm", 1, apart(term("socket")), fails=True))
     shy = container_of("shy", 1, apart(everybody), fails=True)
-    decision = engine.create(shy)
-    taken = [domains_of(engine, container_of(name, 1), 8) for name in ("any", "calm")]
-    if isinstance(decision.result, Grant):
-        assert all(domains_of(engine, shy, 8).isdisjoint(one) for one in taken)
+    placed(engine, shy)
+    assert domains_of(engine, shy, 8) == {1}
+    engine.stop(shy.id)
+    placed(engine, container_of("other", 1, annotations=second))
+    nobody = container_of("calm", 1, apart(term("socket")), fails=True)
+    placed(engine, nobody)
+    told = reason(engine.create(structs.replace(shy, id=ContainerId("shy again"))))
+    assert "anti-affinity at socket to everything" in told
 
 
 def test_07_not_in_also_matches_pods_without_the_label() -> None:
@@ -364,14 +371,33 @@ def test_21_levels_need_not_nest() -> None:
     assert domains_of(engine, friend, 4) == domains_of(engine, wolf, 4)
 
 
-def test_22_offline_cpus_are_in_no_domain() -> None:
-    machine = without(machine_from_spec(NODES), CpuSet.parse("5-7"))
-    engine = engine_of(machine)
-    placed(
-        engine, container_of("cache", 1, annotations={"pool-name.pinfold.dev/pod": "NUMA node #1"})
-    )
-    web = container_of("web", 2, near(term("numa", "cache")), fails=True)
-    assert isinstance(engine.create(web).result, Refusal)
+def test_22_offline_cpus_do_not_make_a_domain_large_enough() -> None:
+    whole = machine_from_spec("socket:1 numa:2 core:4 mem:2G")
+    for machine, count in ((whole, 1), (without(whole, CpuSet.parse("2-3,6-7")), 2)):
+        engine = engine_of(machine, "cpuset:0")
+        for node in range(2):
+            pool = {"pool-name.pinfold.dev/pod": f"NUMA node #{node}"}
+            placed(engine, container_of(f"cache{node}", 0.2, app="cache", annotations=pool))
+        # It has to be in one NUMA node where one of them is large enough.
+        web = container_of("web", 2.5, near(term("numa", "cache")), fails=True)
+        placed(engine, web)
+        assert len(domains_of(engine, web, 4)) == count
+
+
+def test_22_a_domain_whose_cpus_are_all_offline_is_not_spread_over() -> None:
+    whole = machine_from_spec("socket:1 numa:3 core:3 mem:2G")
+    spread = {
+        "topologySpread": [
+            {**term("numa", "replica"), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+        ]
+    }
+    engine = engine_of(without(whole, CpuSet.parse("6-8")), "cpuset:0")
+    found: list[int] = []
+    for number in range(4):
+        one = container_of(f"r{number}", 1, spread, app="replica", fails=True)
+        placed(engine, one)
+        found += domains_of(engine, one, 3)
+    assert sorted(found) == [0, 0, 1, 1]
 
 
 def test_23_memory_without_cpus_is_no_domain_to_spread_over() -> None:
@@ -510,7 +536,7 @@ def test_27_a_restart_of_the_daemon_leaves_everybody_where_he_is() -> None:
         assert domains_of(again, shy, 2).isdisjoint(domains_of(again, wide, 2))
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize("order", list(permutations(range(3))))
 def test_28_the_final_set_does_not_depend_on_the_order(order: tuple[int, ...]) -> None:
     engine = engine_of(NODES)
     pods = (
