@@ -90,9 +90,14 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     is_penned: bool = False
     rest: str = ""
     pod_size: SavedResources | None = None
+    first_labels: Mapping[str, str] | None = None
+    """Labels that its pod had as it was first seen, where those saved with the pod are others."""
 
-    def advice(self) -> Advice:
-        """Advice for its re-adoption, from the saved grant. Raises `IdListError`."""
+    def advice(self, labels: Mapping[str, str] | None = None) -> Advice:
+        """Advice for its re-adoption, from the saved grant. Raises `IdListError`.
+
+        `labels`: those that are saved with its pod.
+        """
         return Advice(
             pool=self.pool,
             exclusive=CpuSet.parse(self.exclusive),
@@ -103,10 +108,13 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             is_penned=self.is_penned,
             rest=CpuSet.parse(self.rest),
             pod_size=None if self.pod_size is None else _resources(self.pod_size),
+            labels=labels if self.first_labels is None else self.first_labels,
         )
 
     def container(self, pod: Pod) -> Container:
         """The container of a pod as a runtime would list it. Raises `IdListError`."""
+        if self.first_labels is not None:
+            pod = replace(pod, first_labels=self.first_labels)
         return Container(
             id=ContainerId(self.id),
             name=self.name,
@@ -187,8 +195,15 @@ def saved_newcomer(container: Container, *, with_texts: bool) -> SavedContainer:
     )
 
 
-def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContainer:
-    """A placed container to be saved; its labels, tags, hints and unmet rules only `with_texts`."""
+def saved_container(
+    placed: PlacedContainer, *, with_texts: bool, labels: Mapping[str, str] | None = None
+) -> SavedContainer:
+    """A placed container to be saved; its labels, tags, hints and unmet rules only `with_texts`.
+
+    `labels`: those that are saved with its pod; None: its own.
+    """
+    pod = placed.container.pod
+    first, others = pod.labels_at_first_sight, pod.labels if labels is None else labels
     advice = Advice.of(placed.grant, placed.pool, placed.unmet, placed.pod_size)
     return replace(
         saved_newcomer(placed.container, with_texts=with_texts),
@@ -203,6 +218,7 @@ def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContai
         is_penned=advice.is_penned,
         rest=str(advice.rest),
         pod_size=None if advice.pod_size is None else _saved_resources(advice.pod_size),
+        first_labels=first if with_texts and first != others else None,
     )
 
 

@@ -161,8 +161,11 @@ def _saved(look: _Look, *, is_cut: bool) -> SavedPod:
 
 
 def _whole(look: _Look) -> SavedPod:
-    look.texts = look.texts or saved_pod(look.placed[0].container.pod)
-    containers = tuple(saved_container(one, with_texts=True) for one in look.placed)
+    pod = look.placed[0].container.pod
+    look.texts = look.texts or saved_pod(pod)
+    containers = tuple(
+        saved_container(one, with_texts=True, labels=pod.labels) for one in look.placed
+    )
     return msgspec.structs.replace(look.texts, containers=containers)
 
 

@@ -57,7 +57,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     def advice(self) -> Mapping[ContainerId, Advice]:
         """Advice for the policy's start, by container id. Raises `IdListError`."""
-        return {ContainerId(one.id): one.advice() for pod in self.pods for one in pod.containers}
+        return {
+            ContainerId(one.id): one.advice(None if pod.is_cut else pod.labels)
+            for pod in self.pods
+            for one in pod.containers
+        }
 
     def running(self) -> tuple[Container, ...]:
         """The containers as a runtime would list them. Raises `IdListError`."""

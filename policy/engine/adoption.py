@@ -42,6 +42,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     """The cpus of its pen that were in no slice."""
     pod_size: Resources | None = None
     """The last size of its pod, where that was resized."""
+    labels: Mapping[str, str] | None = None
+    """The labels of its pod as it was first seen; None where that is not known."""
 
     @classmethod
     def of(
@@ -50,6 +52,7 @@ class Advice(Struct, frozen=True, kw_only=True):
         pool: Pool,
         unmet: Iterable[str] = (),
         pod_size: Resources | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules."""
         return cls(
@@ -62,6 +65,7 @@ class Advice(Struct, frozen=True, kw_only=True):
             is_penned=grant.pen is not None,
             rest=grant.rest,
             pod_size=pod_size,
+            labels=labels,
         )
 
     def explains(self, cpus: CpuSet, request: Request, picker: CpuPicker) -> bool:

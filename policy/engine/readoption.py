@@ -102,7 +102,9 @@ def _readopt(
 ) -> None:
     """Raises `FaultyContainerError` where a fault shows: then the allocator is of no use."""
     books, roster = allocator.books, allocator.roster
-    running = [_on_usable_cpus(one, books) for one in listed] if usability.keeps_rest else listed
+    running = [_as_first_seen(one, advice.get(one.id)) for one in listed]
+    if usability.keeps_rest:
+        running = [_on_usable_cpus(one, books) for one in running]
     for container in running:
         known = advice.get(container.id)
         if known is not None and known.pod_size is not None:
@@ -149,6 +151,14 @@ def _on_usable_cpus(container: Container, books: Books) -> Container:
     """
     cpus = (container.cpus or NO_CPUS) & (books.supply.sharable | books.supply.isolated)
     return replace(container, cpus=cpus) if cpus and cpus != container.cpus else container
+
+
+def _as_first_seen(container: Container, advice: Advice | None) -> Container:
+    """The container with the labels that its pod had at first, where it has others by now."""
+    first, pod = None if advice is None else advice.labels, container.pod
+    if first is None or first == pod.labels_at_first_sight:
+        return container
+    return replace(container, pod=replace(pod, first_labels=first))
 
 
 def carried_over(decision: Decision, earlier: Decision | None, *, is_same_tree: bool) -> Decision:

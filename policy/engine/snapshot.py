@@ -123,7 +123,13 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         """Advice to remember of every grant for the next `synchronize`, by container id."""
         pools = self.tree.pools
         return {
-            one: Advice.of(grant, pools[grant.pool_id], self.unmet_of(one), self.pod_size_of(one))
+            one: Advice.of(
+                grant,
+                pools[grant.pool_id],
+                self.unmet_of(one),
+                self.pod_size_of(one),
+                self.containers[one].pod.labels_at_first_sight,
+            )
             for one, grant in self.grants.items()
         }
 

@@ -99,6 +99,8 @@ class Pod(Struct, frozen=True, kw_only=True):
     namespace: str = "default"
     uid: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    first_labels: Mapping[str, str] | None = None
+    """Its labels as it was first seen, where it has others by now."""
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     """Those that are for us and within the budget of a pod; see `language.annotation_budget`."""
     annotation_problems: tuple[Problem, ...] = ()
@@ -106,6 +108,11 @@ class Pod(Struct, frozen=True, kw_only=True):
     qos: QosClass = QosClass.BEST_EFFORT
     resources: Resources | None = None
     """Those of the whole pod, as it was created; None where nobody tells."""
+
+    @property
+    def labels_at_first_sight(self) -> Mapping[str, str]:
+        """Labels of the pod as it was first seen; label keys of its rules are resolved by them."""
+        return self.labels if self.first_labels is None else self.first_labels
 
 
 class GivenAnnotation(Struct, frozen=True, kw_only=True):

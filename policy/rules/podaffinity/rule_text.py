@@ -22,7 +22,7 @@ from .configured_rules import RACK_LABEL, ConfiguredRules, latest_rules
 from .namespace_scope import OWN_NAMESPACE
 from .own_rules import own_rules
 from .rule_set import NO_PLACEMENT_RULES, PlacementRules, PreferredTerm, RequiredTerm
-from .term import Term, container_labels
+from .term import Term, labels_at_first_sight
 from .written_rules import LabelKeys, WrittenRules
 
 
@@ -85,7 +85,7 @@ class _Binding:
 
     @cached_property
     def _labels(self) -> Mapping[str, str]:
-        return container_labels(self._container)
+        return labels_at_first_sight(self._container)
 
     @cached_property
     def _allowed(self) -> frozenset[Level]:

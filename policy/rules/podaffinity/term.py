@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 from ....topology.model.machine import Level
 from ...model.container import Container, QosClass
 from ...model.selector_operator import PSEUDO_LABEL_NAMES, LabelOperator
@@ -48,6 +50,15 @@ def container_labels(container: Container) -> Mapping[str, str]:
         POD_QOS: _QOS_NAMES[pod.qos],
         POD_UID: pod_identity(container),
     }
+
+
+def labels_at_first_sight(container: Container) -> Mapping[str, str]:
+    """The labels by which label keys of a container's own rules are resolved, and stay so."""
+    pod = container.pod
+    if pod.first_labels is None:
+        return container_labels(container)
+    as_first_seen = structs.replace(pod, labels=pod.first_labels)
+    return container_labels(structs.replace(container, pod=as_first_seen))
 
 
 class IndexKey(NamedTuple):

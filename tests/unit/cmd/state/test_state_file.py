@@ -130,9 +130,37 @@ def test_what_is_kept_changes_no_byte_of_the_file(tmp_path: Path, seed: int) -> 
         assert (tmp_path / "state.json").read_bytes() == anew(fresh)
         running = {one.id: (one.cpus, one.mems) for one in snapshot.running()}
         assert {one.id: (one.cpus, one.mems) for one in fresh.running()} == running
-        assert fresh.advice() == snapshot.advice()
+        # Labels are texts, too.
+        bare = {one.id for pod in fresh.pods if pod.is_cut for one in pod.containers}
+        advice = {
+            one: replace(known, labels=None) if one in bare else known
+            for one, known in snapshot.advice().items()
+        }
+        assert fresh.advice() == advice
         cut |= {pod.is_cut for pod in fresh.pods}
     assert cut == {False, True}
+
+
+def test_labels_of_the_first_sight_are_saved_for_each_container_of_a_pod() -> None:
+    engine = Engine(MACHINE, CONFIG)
+    for name, rev in (("one", "3"), ("two", "4")):
+        pod = Pod(id=PodId("pod"), name="pod", labels={"rev": rev}, qos=QosClass.BURSTABLE)
+        engine.create(Container(id=ContainerId(name), name=name, pod=pod))
+    snapshot = engine.snapshot()
+    assert {one: known.labels for one, known in snapshot.advice().items()} == {
+        "one": {"rev": "3"},
+        "two": {"rev": "4"},
+    }
+    edited = Pod(id=PodId("pod"), name="pod", labels={"rev": "5"}, qos=QosClass.BURSTABLE)
+    for _ in range(2):
+        saved = SavedStates().of(snapshot)
+        assert saved.advice() == snapshot.advice()
+        running = {one.id: one.pod.labels_at_first_sight["rev"] for one in saved.running()}
+        assert running == {"one": "3", "two": "4"}
+        listed = [replace(one, pod=edited) for one in snapshot.running()]
+        engine = Engine(MACHINE, CONFIG)
+        engine.synchronize(listed, saved.advice())
+        snapshot = engine.snapshot()
 
 
 def test_pods_to_which_nothing_happened_are_the_same_objects() -> None:

@@ -165,6 +165,29 @@ def test_08_namespaces_of_a_term(scope: dict[str, Any], *, is_blocked: bool) -> 
     assert isinstance(engine.create(sheep).result, Refusal) is is_blocked
 
 
+@pytest.mark.parametrize("is_told_again", [False, True], ids=["restart", "list"])
+def test_09_label_keys_stay_resolved_as_at_first_sight(*, is_told_again: bool) -> None:
+    engine = engine_of(CORES)
+    rules = apart(term("socket", "wolf", matchLabelKeys=["rev", "zone"]))
+    placed(engine, container_of("sheep", 1, rules, fails=True, labels={"rev": "3"}))
+    # Somebody edits a label meanwhile, and adds the one that was absent.
+    edited = {"app": "sheep", "rev": "4", "zone": "east"}
+    for _ in range(2):
+        advice = engine.snapshot().advice()
+        running = [
+            structs.replace(one, pod=structs.replace(one.pod, labels=edited, first_labels=None))
+            for one in engine.snapshot().running()
+        ]
+        engine = engine if is_told_again else engine_of(CORES)
+        engine.synchronize(running, advice)
+    (sheep,) = engine.containers.values()
+    assert sheep.pod.labels == edited, "others' rules are about what it has by now"
+    young = container_of("young", 1, app="wolf", labels={"rev": "4", "zone": "east"})
+    placed(engine, young)
+    old = container_of("old", 1, app="wolf", labels={"rev": "3"})
+    assert "anti-affinity at socket to app=wolf, the same rev" in reason(engine.create(old))
+
+
 @pytest.mark.parametrize("empty", [{}, {"matchExpressions": []}])
 def test_13_an_empty_preference_beside_another_changes_no_rank_and_refuses_nobody(
     empty: dict[str, Any],
