@@ -68,6 +68,12 @@ class Advice(Struct, frozen=True, kw_only=True):
             labels=labels,
         )
 
+    def without(self, withdrawn: CpuSet) -> "Advice":
+        """The advice once some cpus are shared no more: rules left the others alone."""
+        if self.within is None or not self.within & withdrawn:
+            return self
+        return structs.replace(self, within=self.within - withdrawn or None)
+
     def explains(self, cpus: CpuSet, request: Request, picker: CpuPicker) -> bool:
         """Whether a container with these exclusive cpus may have this cpuset."""
         if self.exclusive == cpus:

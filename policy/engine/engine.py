@@ -369,10 +369,10 @@ class Engine:
         """Adopt all that an older engine of this node held; see `reconfigured`."""
         self._allocator.books.inherit(before.memory_look, before.due_dram)
         self._unread = before.unread
-        running, has_more = before.running(), bool(self.supply.usable - before.supply.usable)
-        usability = Usability(keeps_rest=True, has_more=has_more)
-        found = self._readopt(running, before.advice(), before.decisions, before.tree, usability)
-        if has_more or self.supply.reserved - before.supply.reserved:
+        running, advice = before.running(), before.advice(self.supply.reserved)
+        usability = Usability.changed(before.supply, self.supply)
+        found = self._readopt(running, advice, before.decisions, before.tree, usability)
+        if usability.has_more or self.supply.reserved - before.supply.reserved:
             self._allocator.unmet.note_moves(self._allocator.books.pinner.catch_up())
             self._allocator.unmet.look_at_displaced()
         changes = (

@@ -13,6 +13,7 @@ from ..model.container import Container, ContainerId
 from ..model.grant import Grant, Refusal
 from ..model.request import CpuType, Request
 from ..pens.pen_name import wished_pen
+from ..pools.supply import Supply
 from ..text.errors import Problem
 from ..tuning.interrupts import Interrupt
 from .adoption import (
@@ -67,6 +68,11 @@ class Usability(Struct, frozen=True, kw_only=True):
     """Whether a container that may not use some of its cpus any more keeps the others."""
     has_more: bool = False
     """Whether there are cpus that could not be used before."""
+
+    @classmethod
+    def changed(cls, before: Supply, after: Supply) -> "Usability":
+        """The effects where the supply of a node is another one than before."""
+        return cls(keeps_rest=True, has_more=bool(after.usable - before.usable))
 
 
 def readopted(

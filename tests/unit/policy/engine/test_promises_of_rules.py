@@ -145,6 +145,20 @@ def test_03_a_reload_that_breaks_a_rule_tells_it() -> None:
     assert is_apart or is_told(engine, "anti-affinity at socket", shy, wolf)
 
 
+def test_03_who_shares_the_one_cpu_that_a_rule_leaves_goes_where_that_is_reserved() -> None:
+    machine = "socket:1 core:4 mem:4G"
+    engine = engine_of(machine)
+    placed(engine, wolf := container_of("wolf", 1.5))
+    sheep = container_of("sheep", 0.5, apart(term("core", "wolf")), fails=True)
+    assert placed(engine, sheep) == "1"
+    other = {"reservedResources": {"cpu": "cpuset:1"}}
+    after, _ = engine.reconfigured(config_from_values(other))
+    assert (cpus(after, sheep), cpus(after, wolf)) == ("0", "2-3")
+    again = engine_of(machine, "cpuset:1")
+    again.synchronize(after.snapshot().running())
+    assert cpus(again, sheep) == "0"
+
+
 def test_03_who_asks_for_no_cpu_and_loses_its_pool_at_a_reload_is_told() -> None:
     engine = engine_of(NODES, "cpuset:15")
     one = container_of("one", 0, fails=True, annotations=pool("NUMA node #0"))
