@@ -213,7 +213,7 @@ class NarrowedShares:
                 milli = known.get(cpus)
                 if milli is None:
                     near = self._sums_near(self._tree.holding(cpus))
-                    milli = sum([other for mask, other in near if not mask & ~cpus])
+                    milli = sum([other for mask, other in near if mask and not mask & ~cpus])
                 found[cpus] = milli
         # Copies have the former ones.
         self._inside, self._changes = found, {}

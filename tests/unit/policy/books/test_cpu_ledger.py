@@ -347,6 +347,13 @@ def test_narrowed_shares_keep_cpus_of_theirs(grants: list[Grant], owed: int) -> 
     assert ledger.sliceable(NODE1) == 4
 
 
+def test_who_shares_reserved_cpus_is_owed_no_others() -> None:
+    ledger = ledger_of()
+    ledger.add(narrowed("a", ROOT, "1-7", 500))
+    ledger.add(narrowed("b", ROOT, "0", 900))
+    assert ledger.owed.bit_count() == 1
+
+
 def test_a_share_on_some_cpus_of_a_pool_has_room_where_no_other_has_been_promised_it() -> None:
     ledger = ledger_of()
     cpus = CpuSet.parse("4-5").mask
