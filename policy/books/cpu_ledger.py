@@ -6,8 +6,6 @@ Cpu sets are plain int masks here and milli-cpus plain ints: this is the hot pat
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from functools import reduce
-from itertools import compress
-from operator import lt
 
 from msgspec.structs import replace
 
@@ -19,6 +17,7 @@ from ..model.request import CpuType
 from ..pools.pool_tree import PoolTree
 from .narrowed_shares import NarrowedShares
 from .pool_room import Owed, PoolRoom, Room
+from .spare_cpus import Promised, SpareCpus
 
 
 class Ledger:
@@ -58,6 +57,7 @@ class Ledger:
         """The pools whose numbers changed since the room was measured, and all above them."""
         self.narrowed = NarrowedShares(tree, picker)
         """The grants that have not all of their pool; only the ledger changes them."""
+        self._spare_cpus: SpareCpus | None = None
         self._slices: dict[int, int] = {}
         self._spares: dict[int, int] = {}
         """Both by pool, of those in whose subtrees nothing changed since they were cut."""
@@ -95,23 +95,21 @@ class Ledger:
             self._stale = set[int]()
         return self._room
 
+    @property
+    def spare_cpus(self) -> SpareCpus:
+        """The cpus that may be taken, beside narrowed shares, too."""
+        if self._spare_cpus is None:
+            sums = self._shared_milli, self._zero_requests
+            promised = Promised(self.free_sharable, *sums, self.narrowed)
+            self._spare_cpus = SpareCpus(self.tree, promised)
+        return self._spare_cpus
+
     def sliceable(self, pool_id: PoolId) -> int:
         """The number of cpus of `slice` that may be taken at once; as a rule it picks no slice."""
         count, owed = self.room.sliceable[pool_id], self.owed
         if not self.tree.masks[pool_id] & owed or self.cut_within(pool_id) >= count:
             return count
         return min(count, self.slice(pool_id).bit_count())
-
-    def sliceable_up_to(self, wanted: int) -> Sequence[int]:
-        """The same of every pool where it is less than wanted, else any that is not. O(pools)."""
-        counts, owed = self.room.sliceable, self.owed
-        if not owed:
-            return counts
-        found, masks, cuts = list(counts), self.tree.masks, self.cuts_within(-1)
-        for pool_id in compress(range(len(cuts)), map(lt, cuts, counts)):
-            if cuts[pool_id] < wanted and masks[pool_id] & owed:
-                found[pool_id] = min(counts[pool_id], self.slice(PoolId(pool_id)).bit_count())
-        return found
 
     def cut_within(self, pool_id: PoolId, region: int = -1) -> int:
         """A number of cpus of a region that `slice` has at least, as no cpus are picked for it."""
@@ -243,10 +241,9 @@ class Ledger:
         for grant in map(self.counted, spared):
             for pool_id in (grant.pool_id, *self.tree.ancestors[grant.pool_id]):
                 self._zero_requests[pool_id] += not grant.shared_milli
-        self._stale = set(range(len(self._zero_requests)))
+        self._outdate(range(len(self._zero_requests)))
         self.narrowed.spare_only(spared)
-        self._slices.clear()
-        self._spares.clear()
+        self._spare_cpus = None
 
     def repool(self, grant: Grant) -> None:
         """Another pool for the shared part of a grant; its own cpus and memory stay."""
@@ -267,6 +264,8 @@ class Ledger:
         self.narrowed.add(grant)
         if grant.exclusive.mask:
             self._exchange(grant, is_taken=True)
+        if self._spare_cpus is not None:
+            self._spare_cpus.change(grant, is_added=True)
         if grant.is_pen:
             self._settle_pen(grant.container_id)
 
@@ -285,6 +284,8 @@ class Ledger:
         self.narrowed.drop(container_id)
         if grant.exclusive.mask:
             self._exchange(grant, is_taken=False)
+        if self._spare_cpus is not None:
+            self._spare_cpus.change(grant, is_added=False)
         return grant
 
     def _exchange(self, grant: Grant, *, is_taken: bool) -> None:
@@ -298,18 +299,15 @@ class Ledger:
             if left != sharable:
                 self.free_sharable[pool_id] = left
                 self._free_count[pool_id] = left.bit_count()
-            if is_taken:
-                self.free_isolated[pool_id] &= ~isolated
-            else:
-                self.free_isolated[pool_id] |= isolated & pool.isolated.mask
+            back = 0 if is_taken else isolated & pool.isolated.mask
+            self.free_isolated[pool_id] = self.free_isolated[pool_id] & ~isolated | back
 
     def move_memory(self, container_id: ContainerId, zone: NodeSet) -> None:
         """Another memory zone for a grant; its cpus stay."""
-        if container_id in self._pens:
-            self._pens[container_id] = replace(self._pens[container_id], memory=zone)
+        held = self._pens if container_id in self._pens else self._grants
+        held[container_id] = replace(held[container_id], memory=zone)
+        if held is self._pens:
             self._settle_pen(container_id)
-        else:
-            self._grants[container_id] = replace(self._grants[container_id], memory=zone)
         grant = self.counted(container_id)
         if grant.has_shared_part:
             self._sharing[grant.pool_id][container_id] = grant
@@ -367,12 +365,14 @@ class Ledger:
     def _measured_apart(self) -> "Ledger":
         """A copy with numbers of its own of what is measured again."""
         ledger = copy(self)
+        ledger._spare_cpus = None
         ledger._pool_room, ledger._stale = self._pool_room.copy(), set(self._stale)
         ledger._slices, ledger._spares = dict(self._slices), dict(self._spares)
         return ledger
 
     def check(self) -> None:
         """Assert every invariant by recomputing all sums from the grants."""
+        self.spare_cpus.check()
         fresh = Ledger(self.tree, self._picker)
         for grant in (*self._pens.values(), *self._grants.values()):
             fresh.add(grant)

@@ -19,7 +19,9 @@ def claimed_part(claimed: CpuSet | None, ledger: Ledger) -> CpuSet:
     root = ledger.tree.root.id
     isolated = claimed.mask & ledger.free_isolated[root]
     sharable = claimed.mask & ledger.free_sharable[root]
-    if not can_spare(sharable, root, ledger):
+    if not ledger.narrowed.is_empty:
+        sharable = ledger.spare_cpus.settled(sharable, sharable.bit_count())
+    elif not can_spare(sharable, root, ledger):
         sharable &= ledger.slice(root)
         if sharable.bit_count() > ledger.sliceable(root):
             return NO_CPUS

@@ -11,7 +11,7 @@ from typing import Final
 from ...topology.sets.cpuset import CpuSet
 from ..cpus.picker import CpuPicker
 from ..model.container import ContainerId
-from ..model.grant import Grant
+from ..model.grant import Grant, PoolId
 from ..pools.pool_tree import PoolTree
 
 _CHANGES_MAX: Final = 32
@@ -24,7 +24,11 @@ class NarrowedShares:
     def __init__(self, tree: PoolTree, picker: CpuPicker) -> None:
         self._tree = tree
         self._picker = picker
-        self._shares: dict[ContainerId, tuple[int, int]] = {}
+        self._shares: dict[ContainerId, tuple[int, int, PoolId]] = {}
+        self._by_pool: dict[PoolId, int] = {}
+        """Milli-cpus of those of a pool, where there are any."""
+        self._asking: dict[PoolId, int] = {}
+        """How many of a pool asked for nothing."""
         self._sums: dict[int, int] = {}
         """Milli-cpus by set of cpus, where there are any: many grants have the same set."""
         self._near: dict[int, Sequence[tuple[int, int]]] = {}
@@ -52,6 +56,7 @@ class NarrowedShares:
         """A copy with the same grants, which change apart from these."""
         other = copy(self)
         other._shares, other._beside = dict(self._shares), dict(self._beside)
+        other._by_pool, other._asking = dict(self._by_pool), dict(self._asking)
         other._sums, other._uses = dict(self._sums), dict(self._uses)
         other._changes = dict(self._changes)
         return other
@@ -68,6 +73,25 @@ class NarrowedShares:
     def ids(self) -> Collection[ContainerId]:
         """The containers and pens whose grants are narrowed."""
         return self._shares.keys()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no grant is narrowed, or needs others on certain cpus."""
+        return not (self._shares or self._beside)
+
+    def of_pool(self, pool_id: PoolId) -> tuple[int, int]:
+        """Milli-cpus of all that are narrowed in exactly a pool, and how many asked for none."""
+        return self._by_pool.get(pool_id, 0), self._asking.get(pool_id, 0)
+
+    @property
+    def shares(self) -> Mapping[int, int]:
+        """Milli-cpus by set of cpus, where there are any."""
+        return self._sums
+
+    @property
+    def uses(self) -> Mapping[int, int]:
+        """Numbers of those who need that a cpu of a set is shared, by set."""
+        return self._uses if self._spared is None else dict.fromkeys(self._sets(), 1)
 
     def alone_without(self, cpus: int, free: int) -> Sequence[ContainerId]:
         """Containers beside whom nobody would share a cpu without these of the free ones."""
@@ -92,8 +116,8 @@ class NarrowedShares:
         former = self._shares.get(grant.container_id)
         if former is not None:
             self._count(*former, -1)
-        self._shares[grant.container_id] = cpus, grant.shared_milli
-        self._count(cpus, grant.shared_milli, 1)
+        self._shares[grant.container_id] = cpus, grant.shared_milli, grant.pool_id
+        self._count(cpus, grant.shared_milli, grant.pool_id, 1)
         self._owed = None
 
     def drop(self, container_id: ContainerId) -> None:
@@ -106,8 +130,12 @@ class NarrowedShares:
         if beside or share is not None:
             self._owed = None
 
-    def _count(self, cpus: int, milli: int, sign: int) -> None:
+    def _count(self, cpus: int, milli: int, pool_id: PoolId, sign: int) -> None:
         self._total_milli += sign * milli
+        if milli:
+            self._by_pool[pool_id] = self._by_pool.get(pool_id, 0) + sign * milli
+        else:
+            self._asking[pool_id] = self._asking.get(pool_id, 0) + sign
         # Copies have the former one.
         self._near = {}
         self._use_mask(cpus, sign)
@@ -146,7 +174,7 @@ class NarrowedShares:
         near = self._sums_near(self._tree.holding(cpus) if cpus > 0 else self._tree.root.id)
         found = sum([milli for mask, milli in near if mask & cpus and mask & ~counted])
         if but is not None and but.has_shared_part and but.container_id in self._shares:
-            mask, milli = self._shares[but.container_id]
+            mask, milli, _ = self._shares[but.container_id]
             found -= milli if mask & cpus and mask & ~counted else 0
         return found
 
@@ -173,15 +201,10 @@ class NarrowedShares:
         return self._owed
 
     def _kept(self, free: int) -> int:
-        sets: Collection[int] = self._uses
         kept, left = 0, free
-        if self._spared is not None:
-            shares = [self._shares[one] for one in self._spared if one in self._shares]
-            beside = [one.mask for some in self._beside.values() for one in some]
-            sets = {*self._sums, *[cpus for cpus, _ in shares], *beside}
         picks: dict[tuple[int, int], int] = {}
         # The small sets first: what is kept for them is kept for those around them, too.
-        for cpus, milli in self._sums_inside(sets).items():
+        for cpus, milli in self._sums_inside(self._sets()).items():
             known = kept & cpus
             if known and milli <= 1000:
                 # Most sets are of this kind, and there may be thousands.
@@ -197,6 +220,14 @@ class NarrowedShares:
                 left ^= taken
         self._picks = picks
         return kept
+
+    def _sets(self) -> Collection[int]:
+        """The sets of cpus of which some are kept."""
+        if self._spared is None:
+            return self._uses.keys()
+        shares = [self._shares[one] for one in self._spared if one in self._shares]
+        beside = [one.mask for some in self._beside.values() for one in some]
+        return {*self._sums, *[cpus for cpus, _, _ in shares], *beside}
 
     def _sums_inside(self, sets: Iterable[int]) -> Mapping[int, int]:
         """The milli-cpus of all sets in each of some sets, of which the smallest comes first.

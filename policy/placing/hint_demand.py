@@ -46,6 +46,9 @@ def objection(request: Request, ledger: Ledger, pool_id: int, zone: ZoneSummary)
         is_isolated = request.wants_isolated and isolated.bit_count() >= request.exclusive
         free = isolated if is_isolated else ledger.slice(ledger.tree.pools[pool_id].id)
         near = strict_cpus(request, free)
+        if not (is_isolated or ledger.narrowed.is_empty):
+            left = strict_cpus(request, ledger.free_sharable[pool_id])
+            near = ledger.spare_cpus.takeable(left, request.exclusive)
         if near.bit_count() < request.exclusive:
             return _too_far("exclusive CPUs fail strict hints", str(request.exclusive), near)
     shared = ledger.free_sharable[pool_id]

@@ -85,6 +85,12 @@ def _lift(
         trial.spare_only(spared)
         if not _fits(request, trial, pool_id):
             return None
+    if not trial.narrowed.is_empty:
+        count, free = request.exclusive, trial.free_sharable[pool_id]
+        if trial.spare_cpus.takeable(free, count).bit_count() < count:
+            return None
+        if trial.spare_cpus.grantable(free, count, request.shared_milli) < request.shared_milli:
+            return None
     return Lift(pool_id=pool_id, lifted=tuple(lifted), ledger=trial)
 
 

@@ -62,19 +62,34 @@ class Mover:
         wanted = held.shared_milli if count else max(held.shared_milli, 1)
         if left < wanted:
             return _failure(f"{name}: {wanted}m of shared CPU: {left}m free")
+        spare, is_plain = ledger.spare_cpus, ledger.narrowed.is_empty
+        shared = ledger.free_sharable[pool_id]
+        milli = held.shared_milli
+        if milli and not is_plain and (left := spare.grantable(shared, count, milli)) < milli:
+            return _failure(f"{name}: {milli}m of shared CPU: {left}m free")
         if not count:
             return held.exclusive
         sliceable = room.sliceable[pool_id]
+        if not is_plain:
+            sliceable = min(sliceable, spare.takeable(shared, count).bit_count())
         if sliceable < count:
             return _failure(f"{name}: {count} exclusive CPUs: {sliceable} free")
         free = ledger.slice(pool_id)
         if request.whole_cores:
             free &= idle_cores(self._picker.cores, self._tree.root.cpus.mask, free)
-        free = suitable_cpus(request, free, count)
-        picked = self._picker.pick(free, count, request.priority, request.smt)
+        picked = self._pick(free, count, request)
+        if not is_plain and (picked is None or not spare.can_take(picked, shared, milli)):
+            free = spare.settled(shared, count)
+            if request.whole_cores:
+                free &= idle_cores(self._picker.cores, self._tree.root.cpus.mask, free)
+            picked = self._pick(free, count, request)
         if picked is None:
             return _failure(f"{name}: {count} exclusive CPUs that suit it are not free")
         return CpuSet(picked)
+
+    def _pick(self, free: int, count: int, request: Request) -> int | None:
+        free = suitable_cpus(request, free, count)
+        return self._picker.pick(free, count, request.priority, request.smt)
 
 
 def immovable(held: Grant, request: Request) -> str:

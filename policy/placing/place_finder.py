@@ -1,5 +1,6 @@
 """Places for newcomers: a pool, the region of it that rules leave, and the cpus taken there."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,7 +14,7 @@ from ..model.grant import Grant, PoolId
 from ..model.request import Request
 from ..rules.pulls import Pulls
 from .growth import reserved_region
-from .hint_demand import pick_by_hints, suitable_cpus
+from .hint_demand import pick_by_hints, strict_cpus, suitable_cpus
 from .judging.judge import Judge
 from .judging.judgement import Judgement
 from .judging.restriction import Restriction
@@ -128,9 +129,23 @@ class PlaceFinder:
                     whole = self._tree.pools[found.pool_id].sharable.mask
                     cpus |= whole & narrowing.openings.regions[found.pool_id]
                 grants = narrowing.grants(cpus)
-                if grants is not None:
+                if grants is not None and self._keeps(request, found, grants):
                     return structs.replace(found, lifted=grants, is_cleared=True)
         return None
+
+    def _keeps(self, request: Request, found: ChosenPlace, lifted: Sequence[Grant]) -> bool:
+        """Whether all promises have room once some residents have made way for a newcomer."""
+        after = self._ledger.copy()
+        for one in lifted:
+            after.repool(one)
+        shared = 0
+        if request.needs_shared_cpu:
+            shared = after.free_sharable[found.pool_id]
+            shared &= -1 if found.region is None else found.region
+        own, spare = found.exclusive.mask, after.spare_cpus
+        if spare.can_take(own, shared, request.shared_milli) and spare.are_kept:
+            return True
+        return not self._ledger.spare_cpus.are_kept
 
     def _conceded(
         self, search: OpeningSearch, lineup: Lineup, found: ChosenPlace | None
@@ -216,12 +231,11 @@ class PlaceFinder:
         if request.exclusive:
             free = search.exclusive(winner, region)
             is_isolated = bool(free & self._ledger.free_isolated[winner])
-            pulls, surely = search.judgement.pulls, 0
-            if pulls:
-                # What they add to the score is why this pool may have been chosen.
-                surely, free = pulls.taken_first(free, request.exclusive)
-            exclusive = self._pick(request, surely | free, winner, surely)
-            isolated = exclusive if is_isolated else isolated
+            exclusive = self._drawn(search, winner, free)
+            if is_isolated:
+                isolated = exclusive
+            elif not self._may_take(request, exclusive, winner, region):
+                exclusive = self._drawn(search, winner, search.settled(winner, region))
         return ChosenPlace(
             pool_id=winner,
             decided_by=ranking.decided_by,
@@ -230,6 +244,22 @@ class PlaceFinder:
             isolated=isolated,
             region=region,
         )
+
+    def _drawn(self, search: OpeningSearch, winner: PoolId, free: int) -> CpuSet:
+        """The exclusive cpus out of free ones, those first to which preferred rules draw."""
+        pulls, surely, request = search.judgement.pulls, 0, search.request
+        if pulls:
+            # What they add to the score is why this pool may have been chosen.
+            surely, free = pulls.taken_first(free, request.exclusive)
+        return self._pick(request, surely | free, winner, surely)
+
+    def _may_take(self, request: Request, own: CpuSet, pool_id: PoolId, region: int = -1) -> bool:
+        """Whether these very cpus leave what others were promised, and the newcomer itself."""
+        ledger = self._ledger
+        if ledger.narrowed.is_empty and not (request.shared_milli and region != -1):
+            return True
+        shared = ledger.free_sharable[pool_id] & region
+        return ledger.spare_cpus.can_take(own.mask, shared, request.shared_milli)
 
     def _found(
         self, request: Request, facts: Facts, lineup: Lineup, openings: Openings | None
@@ -288,9 +318,19 @@ class PlaceFinder:
             return NO_CPUS, NO_CPUS
         isolated = ledger.free_isolated[pool_id]
         is_isolated = request.wants_isolated and isolated.bit_count() >= count
-        free = isolated if is_isolated else ledger.slice(pool_id)
-        picked = self._pick(request, free, pool_id)
-        return picked, picked if is_isolated else NO_CPUS
+        if is_isolated:
+            picked = self._pick(request, isolated, pool_id)
+            return picked, picked
+        free = ledger.slice(pool_id)
+        if ledger.narrowed.is_empty:
+            return self._pick(request, free, pool_id), NO_CPUS
+        shared, spare = ledger.free_sharable[pool_id], ledger.spare_cpus
+        if strict_cpus(request, free).bit_count() >= count:
+            picked = self._pick(request, free, pool_id)
+            if spare.can_take(picked.mask, shared, request.shared_milli):
+                return picked, NO_CPUS
+        free = spare.settled(strict_cpus(request, shared), count)
+        return self._pick(request, free, pool_id), NO_CPUS
 
     def _pick(self, request: Request, free: int, pool_id: PoolId, surely: int = 0) -> CpuSet:
         """The exclusive cpus out of free ones. `surely`: fewer, which come before all others."""

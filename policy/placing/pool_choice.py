@@ -196,8 +196,12 @@ def _demands(
     """
     count, milli = request.exclusive, request.shared_milli
     demands: list[Demand] = []
+    is_plain = ledger.narrowed.is_empty
     if count:
-        sliceable, milli_taken = ledger.sliceable_up_to(count), 1000 * count
+        sliceable: Sequence[int] = ledger.room.sliceable
+        milli_taken = 1000 * count
+        if not is_plain:
+            sliceable = ledger.spare_cpus.sliceable_up_to(count, sliceable)
         if not request.wants_isolated:
             demands.append(Demand("exclusive CPUs", count, sliceable))
             if milli:
@@ -213,6 +217,11 @@ def _demands(
             pairs = zip(isolated, left, strict=True)
             left = [other if one >= 0 else other - milli_taken for one, other in pairs]
     if milli:
+        if not is_plain:
+            left_isolated = isolated if request.wants_isolated else (-1,) * len(left)
+            counts = [0 if one >= 0 else count for one in left_isolated]
+            milli_left = ledger.spare_cpus.grantable_up_to(milli, counts, left)
+            return (*demands, Demand("shared CPU", milli, milli_left, MILLI))
         demands.append(Demand("shared CPU", milli, left, MILLI))
     return tuple(demands)
 

@@ -78,7 +78,7 @@ class Resizer:
             # They are claimed for it, whatever it asks for.
             exclusive, grown = held.exclusive, held.grown
         elif request.exclusive > len(held.exclusive):
-            exclusive, grown = self._extended(held, request, pool_id, ledger, mask, back)
+            exclusive, grown = self._extended(held, request, pool_id, ledger, mask, allowed, back)
         else:
             exclusive, grown = self._shrunk(held, request, needed)
         offer = None
@@ -180,32 +180,58 @@ class Resizer:
             if more > 0 and not is_isolated and request.isolation is Isolation.REQUIRED:
                 candidates[name] = f"{more} more isolated CPUs: {isolated} free"
                 continue
-            if more > 0 and not is_isolated and (free := ledger.sliceable(pool_id)) < more:
-                candidates[name] = f"{more} more exclusive CPUs: {free} free"
+            free = ledger.free_sharable[pool_id]
+            if (
+                more > 0
+                and not is_isolated
+                and (left := _spare(ledger, pool_id, free, more)) < more
+            ):
+                candidates[name] = f"{more} more exclusive CPUs: {left} free"
                 continue
             if objection := _objection(request, pool_id, ledger, more, is_isolated=is_isolated):
                 candidates[name] = objection
                 continue
             taken = 0 if is_isolated else max(more, 0)
             left = max(room.grantable_milli[pool_id] + 1000 * (back - taken), 0)
+            if request.shared_milli <= left and not ledger.narrowed.is_empty:
+                left = self._grantable(held, request, ledger, free, taken)
             if request.shared_milli > left:
                 candidates[name] = f"{request.shared_milli}m of shared CPU: {left}m free"
                 continue
             if allowed is not None:
                 own = more
-                if more > 0:
+                if more > 0 and is_isolated:
+                    own = ledger.free_isolated[pool_id] & allowed & ~owed
+                    own = strict_cpus(request, own).bit_count()
+                elif more > 0:
                     # To slice a wide pool costs most of a plan.
-                    free = ledger.free_isolated[pool_id] if is_isolated else ledger.slice(pool_id)
-                    own = strict_cpus(request, free & allowed & ~owed).bit_count()
-                shared = ledger.room_within(pool_id, allowed)
-                if own < more or shared + 1000 * (back - taken) < request.shared_milli:
+                    near = strict_cpus(request, free & allowed & ~owed)
+                    own = _spare(ledger, pool_id, near, more)
+                shared = self._grantable(held, request, ledger, free & allowed, taken)
+                if own < more or shared < request.shared_milli:
                     cpus = f"{own} CPUs and " if more > 0 else ""
-                    candidates[name] = f"rules between containers leave {cpus}{max(shared, 0)}m"
+                    candidates[name] = f"rules between containers leave {cpus}{shared}m"
                     continue
             return pool_id
         reasons = "; ".join(f"{name}: {reason}" for name, reason in candidates.items())
         reason = f"no room to grow to {request.describe()} — {reasons}"
         return Failure(refusal=Refusal(reason=reason))
+
+    def _grantable(
+        self, held: Grant, request: Request, ledger: Ledger, cpus: int, taken: int
+    ) -> int:
+        """Milli-cpus that a share of these cpus may get at most, of those that are asked for.
+
+        `taken`: so many of them become its own.
+        """
+        if taken or len(held.exclusive) == request.exclusive:
+            return ledger.spare_cpus.grantable(cpus, taken, request.shared_milli)
+        # What it gives up of its own is for it to share, too.
+        without = self._ledger.copy()
+        without.drop(held.container_id)
+        kept, _ = self._shrunk(held, request)
+        cpus |= held.exclusive.mask & ~(kept | held.isolated).mask
+        return without.spare_cpus.grantable_beside(kept.mask, cpus, request.shared_milli)
 
     def _extended(
         self,
@@ -214,18 +240,31 @@ class Resizer:
         pool_id: PoolId,
         ledger: Ledger,
         allowed: int,
+        region: int | None,
         back: int,
     ) -> tuple[CpuSet, tuple[CpuSet, ...]]:
-        """The exclusive cpus of one that grows, and which of them were added after creation."""
+        """The exclusive cpus of one that grows, and which of them were added after creation.
+
+        `region`: a mask of the cpus that it may share.
+        """
         more = request.exclusive - len(held.exclusive)
         isolated = ledger.free_isolated[pool_id]
         is_isolated = _grows_isolated(held, request, isolated.bit_count())
         free = isolated if is_isolated else ledger.slice(pool_id)
-        free = suitable_cpus(request, free & allowed, more)
-        if (free & back).bit_count() >= more:
-            free &= back
         mask = held.exclusive.mask
-        added = self._picker.extend(mask, free, more, request.priority, smt=request.smt)
+
+        def pick(free: int) -> int | None:
+            free = suitable_cpus(request, free & allowed, more)
+            if (free & back).bit_count() >= more:
+                free &= back
+            return self._picker.extend(mask, free, more, request.priority, smt=request.smt)
+
+        added = pick(free)
+        if not (is_isolated or ledger.narrowed.is_empty):
+            shared, spare = ledger.free_sharable[pool_id], ledger.spare_cpus
+            within = shared if region is None else shared & region
+            if added is None or not spare.can_take(added, within, request.shared_milli):
+                added = pick(spare.settled(strict_cpus(request, shared & allowed), more))
         assert added is not None, (held.container_id, pool_id)
         return held.exclusive | CpuSet(added), (*held.grown, CpuSet(added))
 
@@ -295,6 +334,14 @@ def _objection(
     if not shares_near_hints(request, ledger.free_sharable[pool_id]):
         return "shared CPUs fail strict hints"
     return ""
+
+
+def _spare(ledger: Ledger, pool_id: PoolId, cpus: int, wanted: int) -> int:
+    """The number of these cpus of a pool that somebody may have for himself at once."""
+    count = ledger.room.sliceable[pool_id]
+    if ledger.narrowed.is_empty:
+        return min(count, (ledger.slice(pool_id) & cpus).bit_count())
+    return min(count, ledger.spare_cpus.takeable(cpus, wanted).bit_count())
 
 
 def _grows_isolated(held: Grant, request: Request, isolated: int) -> bool:

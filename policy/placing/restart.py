@@ -147,9 +147,7 @@ class RestartPlacer:
         if own.bit_count() != request.exclusive or not is_free:
             return None
         shared = ledger.free_sharable[pool_id] & region & ~own if request.needs_shared_cpu else 0
-        if request.needs_shared_cpu and not shared:
-            return None
-        if isinstance(memory.zone(pool_id), Dropped):
+        if (request.needs_shared_cpu and not shared) or isinstance(memory.zone(pool_id), Dropped):
             return None
         offer = memory.offer_back(held)
         grant = grant_of(request, pool_id, held.exclusive, held.isolated, offer)
@@ -157,6 +155,8 @@ class RestartPlacer:
         if request.shared_milli:
             room = ledger.room_within(pool_id, region) - 1000 * count
             is_room &= request.shared_milli <= room
+        if is_room and not (ledger.narrowed.is_empty and region == -1):
+            is_room = ledger.spare_cpus.can_take(own, shared, request.shared_milli)
         if request.needs_shared_cpu:
             grant = replace(grant, within=within)
         if not (is_room or keeps_promises(grant, ledger)):
@@ -175,7 +175,8 @@ class RestartPlacer:
             left = map(nearby.beside, filter(nearby.has_blockers, unmet))
             if not all(one.can_break and one.breaches <= last.breaches for one in left):
                 return None
-        if narrowed and not (is_room or keeps_promises(promised, ledger, narrowed)):
+        is_kept = not narrowed or keeps_promises(promised, ledger, narrowed)
+        if not (is_kept or (is_room and not ledger.spare_cpus.are_kept)):
             return None
         placement = self._kept(placement, judgement, cpus, narrowed)
         told: Sequence[Restriction] = judgement.told_at(cpus, self._tree.around(pool_id, cpus))

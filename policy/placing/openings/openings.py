@@ -19,6 +19,7 @@ from ..judging.restriction import Restriction
 from ..rank import Column
 from .cpu_bounds import CpuBounds
 from .objections import Objections, ObjectionWording
+from .sure_parts import sure_parts
 
 NO_LIKINGS: Final[Mapping[int, int]] = {}
 
@@ -90,7 +91,9 @@ class OpeningSearch:
         best = [0] * len(self.tree.pools)
         parts = self._parts(regions, closed, best)
         are_many = len(parts) > _FEW_PARTS
-        sure = self._surely(parts, regions) if are_many else dict[int, int]()
+        sure: Mapping[int, int] = {}
+        if are_many:
+            sure = sure_parts(self.request, self.judgement, self.ledger, parts, regions)
         for pool_id, inside in parts.items():
             if pool_id in sure:
                 best[pool_id] = sure[pool_id]
@@ -227,8 +230,19 @@ class OpeningSearch:
             return 0
         if pool_id not in self._slices:
             self._slices[pool_id] = ledger.slice(self.tree.pools[pool_id].id)
-        free = self._slices[pool_id] & region & ~self._owed(region)
-        return strict_cpus(request, free)
+        free = strict_cpus(request, self._slices[pool_id] & region & ~self._owed(region))
+        if ledger.narrowed.is_empty:
+            return free
+        left = strict_cpus(request, ledger.free_sharable[pool_id] & region & ~self._owed(region))
+        count, spare = request.exclusive, ledger.spare_cpus.takeable(left, request.exclusive)
+        is_enough = free.bit_count() >= count and spare.bit_count() >= count
+        return free if is_enough else spare
+
+    def settled(self, pool_id: int, region: int) -> int:
+        """A mask of such sharable cpus that it may have all at once."""
+        left = self.ledger.free_sharable[pool_id] & region & ~self._owed(region)
+        left = strict_cpus(self.request, left)
+        return self.ledger.spare_cpus.settled(left, self.request.exclusive)
 
     def may_fit(self, pool_id: int, region: int) -> bool:
         """Whether some part of a region of a pool may have what the newcomer asks for."""
@@ -280,16 +294,20 @@ class OpeningSearch:
         wanted, pool = request.shared_milli + 1000 * count, self.tree.pools[pool_id]
         if ledger.room.grantable_milli[pool_id] < wanted:
             return False
-        if free == ledger.free_sharable[pool_id]:
+        if free == ledger.free_sharable[pool_id] and ledger.narrowed.is_empty:
             # All that is left of the pool: its own number says it.
             return True
-        # Most regions have so much left that it does not matter what is promised where.
-        left = 1000 * free.bit_count() - wanted
-        if left >= 0 and left >= ledger.promised_inside(pool.id, is_rough=True):
-            return True
+        if ledger.narrowed.is_empty:
+            # Most regions have so much left that it does not matter what is promised where.
+            left = 1000 * free.bit_count() - wanted
+            if left >= 0 and left >= ledger.promised_inside(pool.id, is_rough=True):
+                return True
         if region in self._short:
             return False
-        if ledger.room_within(pool.id, region, narrowed=self.narrowed) >= wanted:
+        if self.narrowed is not None:
+            if ledger.room_within(pool.id, region, narrowed=self.narrowed) >= wanted:
+                return True
+        elif ledger.spare_cpus.grantable(free, count, request.shared_milli) >= request.shared_milli:
             return True
         if not request.wants_isolated and self.tree.is_in_leaf(region):
             self._short.add(region)
@@ -309,6 +327,8 @@ class OpeningSearch:
             if isolated.bit_count() >= request.exclusive:
                 return False
         pool_id, wanted = self.tree.pools[number].id, request.exclusive
+        if not self.ledger.narrowed.is_empty:
+            region &= self.ledger.spare_cpus.sure
         owed = self.judgement.owed_ever if self.judgement.companions else 0
         if self.ledger.cut_within(pool_id, region ^ region & owed) >= wanted:
             return True
@@ -372,29 +392,4 @@ class OpeningSearch:
                     best[pool_id] = here
                 elif pool_id not in closed:
                     found.setdefault(pool_id, []).append(here)
-        return found
-
-    def _surely(
-        self, parts: Mapping[int, Sequence[int]], regions: Sequence[int]
-    ) -> Mapping[int, int]:
-        """The only parts of pools that have whole cpus enough for sure, 0 of those that have not.
-
-        By pool id. Looked at together: of a wide region there are hundreds.
-        """
-        request = self.request
-        if not request.exclusive or request.shared_milli:
-            return {}
-        if request.is_strict or request.wants_isolated:
-            return {}
-        everything = reduce(int.__or__, regions)
-        cuts = self.ledger.cuts_within(everything)
-        wanted, masks, left = request.exclusive, self.tree.masks, self.ledger.free_sharable
-        enough = wanted + self.judgement.owed_at_most
-        found: dict[int, int] = {}
-        for pool_id, inside in parts.items():
-            here = everything & masks[pool_id]
-            if cuts[pool_id] >= enough and inside[0] == here:
-                found[pool_id] = here
-            elif (here & left[pool_id]).bit_count() < wanted:
-                found[pool_id] = 0
         return found

@@ -1,0 +1,358 @@
+"""Kept cpus: where all who share cpus find what they were promised, whoever takes the others."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ...topology.sets.cpuset import lowest_cpu
+
+_CPU_MILLI: Final = 1000
+_LOOKS_MAX: Final = 8192
+"""After so many cpus and sets were looked at for who moves on, in answer to one question, nobody
+does: more cpus are kept."""
+_NARROW_MAX: Final = 64
+_NEWCOMER: Final = -1
+
+
+class KeptCpus:
+    """Cpus that are kept for shares, and how much of each is whose; the other ones are spare.
+
+    Shares move on where that spares a cpu for somebody. Sets of cpus are masks.
+    """
+
+    def __init__(self, free: int, shares: Mapping[int, int], asking: Mapping[int, int]) -> None:
+        """`shares`: milli-cpus by set of cpus. `asking`: how many need one cpu of a set."""
+        self.spare: int = free
+        self.short_milli: int = 0
+        """What does not fit anywhere."""
+        self._kept: int = 0
+        self._partly: int = 0
+        """Kept cpus of which something is left."""
+        self._left: dict[int, int] = {}
+        self._users: dict[int, dict[int, int]] = {}
+        """Milli-cpus of each set of those who share, by cpu."""
+        self._looks: int = 0
+        self._count: int = 0
+        self._numbers: dict[int, int] = {}
+        self._sets: dict[int, int] = {}
+        self._on: dict[int, int] = {}
+        """Masks of the cpus of which each set has some."""
+        self._asking: dict[int, int] = {}
+        """How many need that one cpu of a set is shared."""
+        self._asking_at: dict[int, dict[int, None]] = {}
+        """The narrow ones of these sets by cpu: there may be thousands, of cores and caches."""
+        self._asking_wide: dict[int, None] = {}
+        # The small sets first: what is kept for them is kept for those around them, too.
+        for _, cpus, milli in sorted([(one.bit_count(), one, shares[one]) for one in shares]):
+            self.add(cpus, milli)
+        for _, cpus, count in sorted([(one.bit_count(), one, asking[one]) for one in asking]):
+            self.ask(cpus, count)
+
+    def add(self, cpus: int, milli: int) -> None:
+        """A share of these cpus is promised, so much of it."""
+        if not milli:
+            return
+        number = self._numbers.get(cpus)
+        if number is None:
+            self._count += 1
+            number = self._numbers[cpus] = self._count
+            self._sets[number], self._on[number] = cpus, 0
+        # As most find it, without a call for each cpu.
+        left, users, on = self._left, self._users, 0
+        while milli and (here := cpus & self._partly or cpus & self.spare):
+            cpu = here.bit_length() - 1
+            bit = 1 << cpu
+            if not self._partly & bit:
+                self.spare ^= bit
+                self._kept |= bit
+                self._partly |= bit
+                left[cpu], users[cpu] = _CPU_MILLI, {}
+            given = milli if milli < left[cpu] else left[cpu]
+            users[cpu][number] = users[cpu].get(number, 0) + given
+            on |= bit
+            milli -= given
+            left[cpu] -= given
+            if not left[cpu]:
+                self._partly ^= bit
+        self._on[number] |= on
+        if milli:
+            self._looks = 0
+            self.short_milli += self._keep(number, milli)[0]
+
+    def drop(self, cpus: int, milli: int) -> None:
+        """A share is given back; only where nothing is short."""
+        if not milli:
+            return
+        number = self._numbers[cpus]
+        self._give_back(number, milli)
+        if not self._on[number]:
+            del self._numbers[cpus], self._sets[number], self._on[number]
+
+    def ask(self, cpus: int, count: int = 1) -> None:
+        """A cpu of these is to be shared, as so many need it."""
+        if cpus not in self._asking:
+            self._asking[cpus] = 0
+            if cpus.bit_count() > _NARROW_MAX:
+                self._asking_wide[cpus] = None
+            else:
+                for cpu in _bits(cpus):
+                    self._asking_at.setdefault(cpu, {})[cpus] = None
+        self._asking[cpus] += count
+        self._keep_one(cpus)
+
+    def ask_no_more(self, cpus: int) -> None:
+        """A cpu of these is needed by one less."""
+        self._asking[cpus] -= 1
+        if not self._asking[cpus]:
+            del self._asking[cpus]
+            if self._asking_wide.pop(cpus, 0) == 0:
+                for cpu in _bits(cpus):
+                    del self._asking_at[cpu][cpus]
+            self._tidy(cpus & self._partly)
+
+    def take(self, cpus: int) -> None:
+        """Spare cpus become somebody's own."""
+        self.spare &= ~cpus
+
+    def give(self, cpus: int) -> None:
+        """Cpus that were somebody's own are spare."""
+        self.spare |= cpus
+
+    def spared(self, cpus: int, count: int) -> int:
+        """A mask of some of these cpus, so many if there are, that may be taken all at once.
+
+        Those that are kept are spared where shares can move on to others.
+        """
+        cpus &= self.spare | self._kept
+        found, dead = cpus & self.spare, 0
+        if found.bit_count() >= count or cpus.bit_count() < count:
+            return found
+        self._looks = 0
+        self.spare ^= found
+        least = sorted([(-self._left[cpu], cpu) for cpu in _bits(cpus & self._kept)])
+        more = count - found.bit_count()
+        for _, cpu in least:
+            if dead >> cpu & 1:
+                continue
+            tight = self._release(cpu)
+            if tight:
+                # As much is promised there as leaves no whole cpu.
+                dead |= tight
+                continue
+            found |= 1 << cpu
+            more -= 1
+            if not more:
+                break
+        self.spare |= found
+        return found
+
+    def grantable(self, own: int, cpus: int, milli: int) -> int:
+        """Milli-cpus up to so many that a share of some cpus may get, once others are taken.
+
+        `own`: spare cpus.
+        """
+        self._looks = 0
+        cpus &= ~own
+        here, left = cpus & self._partly, milli - _CPU_MILLI * (cpus & self.spare).bit_count()
+        while here and left > 0:
+            cpu = here.bit_length() - 1
+            here ^= 1 << cpu
+            left -= self._left[cpu]
+        if left <= 0:
+            # Nobody has to move on.
+            return milli
+        self.spare ^= own
+        self._sets[_NEWCOMER], self._on[_NEWCOMER] = cpus, 0
+        found = milli - self._keep(_NEWCOMER, milli)[0]
+        self._give_back(_NEWCOMER, milli)
+        self.spare |= own
+        return found
+
+    def check(self, fresh: "KeptCpus") -> None:
+        """Assert that it keeps cpus for the same promises as another one, and those of each set."""
+        assert self._asking == fresh._asking
+        assert self.spare | self._kept == fresh.spare | fresh._kept
+        assert not self.spare & self._kept
+        assert self._milli() == fresh._milli() or self.short_milli or fresh.short_milli
+        for cpu in _bits(self._kept):
+            assert self._left[cpu] == _CPU_MILLI - sum(self._users[cpu].values())
+            assert bool(self._left[cpu]) == bool(self._partly >> cpu & 1)
+            for number in self._users[cpu]:
+                assert self._sets[number] >> cpu & self._on[number] >> cpu & 1
+
+    def _milli(self) -> Mapping[int, int]:
+        found: dict[int, int] = {}
+        for users in map(self._users.__getitem__, _bits(self._kept)):
+            for number, milli in users.items():
+                cpus = self._sets[number]
+                found[cpus] = found.get(cpus, 0) + milli
+        return found
+
+    def _keep(self, number: int, milli: int) -> tuple[int, int]:
+        """Keep more cpus of a set for so many milli-cpus; what of these does not fit is returned.
+
+        And the cpus to which nobody could move on from there, or their next.
+        """
+        cpus = self._sets[number]
+        while milli > 0:
+            milli -= self._fill(number, milli)
+            if not milli:
+                break
+            if new := cpus & self.spare:
+                self._open(new & -new)
+                continue
+            moved, reach = self._move_on(number, milli)
+            if not moved:
+                return milli, reach
+            milli -= moved
+        return 0, 0
+
+    def _keep_one(self, cpus: int) -> bool:
+        if not cpus & self._kept:
+            new = cpus & self.spare
+            if not new:
+                return False
+            self._open(new & -new)
+        return True
+
+    def _release(self, cpu: int) -> int:
+        """Let a kept cpu be nobody's; 0, or the cpus around of which then too few are left."""
+        bit = 1 << cpu
+        self._kept ^= bit
+        self._partly &= ~bit
+        if not all([self._keep_one(one) for one in self._asking_of(cpu)]):
+            self._put_back(cpu)
+            return bit
+        users = self._users[cpu]
+        for number in tuple(users):
+            milli = users.pop(number)
+            self._left[cpu] += milli
+            self._on[number] ^= bit
+            left, tight = self._keep(number, milli)
+            if left:
+                users[number] = left
+                self._left[cpu] -= left
+                self._on[number] |= bit
+                self._put_back(cpu)
+                return tight | bit
+        return 0
+
+    def _put_back(self, cpu: int) -> None:
+        self._kept |= 1 << cpu
+        if self._left[cpu]:
+            self._partly |= 1 << cpu
+
+    def _give_back(self, number: int, milli: int) -> None:
+        """Take so much from a set, or what it has."""
+        for cpu in _bits(self._on[number]) if milli else ():
+            users, bit = self._users[cpu], 1 << cpu
+            given = min(users[number], milli)
+            milli -= given
+            users[number] -= given
+            self._left[cpu] += given
+            self._partly |= bit
+            if not users[number]:
+                del users[number]
+                self._on[number] ^= bit
+                self._tidy(bit)
+            if not milli:
+                break
+
+    def _tidy(self, cpus: int) -> None:
+        """Let those of some cpus be spare of which nobody has some, and nobody needs one."""
+        for cpu in _bits(cpus):
+            bit = 1 << cpu
+            if self._users[cpu]:
+                continue
+            if any(not one & self._kept & ~bit for one in self._asking_of(cpu)):
+                continue
+            self._kept ^= bit
+            self._partly ^= bit
+            self.spare |= bit
+
+    def _asking_of(self, cpu: int) -> Iterable[int]:
+        """The sets with a cpu of which one is needed."""
+        wide = [one for one in self._asking_wide if one >> cpu & 1]
+        return [*self._asking_at.get(cpu, ()), *wide]
+
+    def _open(self, bit: int) -> None:
+        self.spare ^= bit
+        self._kept |= bit
+        self._partly |= bit
+        cpu = lowest_cpu(bit)
+        self._left[cpu], self._users[cpu] = _CPU_MILLI, {}
+
+    def _fill(self, number: int, milli: int) -> int:
+        """What is left of kept cpus of a set, up to so much, given to it."""
+        here, given = self._sets[number] & self._partly, 0
+        while here and given < milli:
+            cpu = here.bit_length() - 1
+            here ^= 1 << cpu
+            given += self._take(cpu, number, min(self._left[cpu], milli - given))
+        return given
+
+    def _take(self, cpu: int, number: int, milli: int) -> int:
+        users = self._users[cpu]
+        users[number] = users.get(number, 0) + milli
+        self._on[number] |= 1 << cpu
+        self._left[cpu] -= milli
+        if not self._left[cpu]:
+            self._partly ^= 1 << cpu
+        return milli
+
+    def _move_on(self, first: int, milli: int) -> tuple[int, int]:
+        """What one of those who have cpus of a set gives back to it, as it moves on to others.
+
+        And the cpus to which nobody can move on from there, or their next, where nobody can.
+        """
+        sets, usable = self._sets, self._partly | self.spare
+        came: dict[int, tuple[int, int]] = {first: (first, -1)}
+        pending, seen = [first], 0
+        for number in pending:
+            cpus = sets[number]
+            if ends := cpus & usable:
+                return self._passed_on(came, number, ends.bit_length() - 1, milli), 0
+            here = cpus & self._kept & ~seen
+            seen |= here
+            self._looks += here.bit_count() + 1
+            if self._looks > _LOOKS_MAX:
+                return 0, 0
+            while here:
+                cpu = here.bit_length() - 1
+                here ^= 1 << cpu
+                for other in self._users[cpu]:
+                    if other not in came:
+                        came[other] = number, cpu
+                        pending.append(other)
+        return 0, seen
+
+    def _passed_on(
+        self, came: Mapping[int, tuple[int, int]], last: int, end: int, milli: int
+    ) -> int:
+        if self.spare >> end & 1:
+            self._open(1 << end)
+        way: list[tuple[int, int, int]] = []
+        milli, one = min(milli, self._left[end]), last
+        while came[one][1] >= 0:
+            before, cpu = came[one]
+            milli = min(milli, self._users[cpu][one])
+            way.append((one, cpu, before))
+            one = before
+        self._take(end, last, milli)
+        for one, cpu, before in way:
+            users, bit = self._users[cpu], 1 << cpu
+            users[before] = users.get(before, 0) + milli
+            self._on[before] |= bit
+            users[one] -= milli
+            if not users[one]:
+                del users[one]
+                self._on[one] ^= bit
+        return milli
+
+
+def _bits(cpus: int) -> list[int]:
+    found: list[int] = []
+    while cpus:
+        cpu = cpus.bit_length() - 1
+        cpus ^= 1 << cpu
+        found.append(cpu)
+    return found

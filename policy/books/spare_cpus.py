@@ -1,0 +1,174 @@
+"""Spare cpus: which may be taken so that all who share the others find what they were promised.
+
+Where every share has all of its pool, the pools' own numbers say so. Beside shares that are
+narrowed it depends on which cpus are kept for whom, which is chosen anew for each question.
+"""
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import NamedTuple
+
+from ..model.grant import Grant
+from ..pools.pool_tree import PoolTree
+from .kept_cpus import KeptCpus
+from .narrowed_shares import NarrowedShares
+
+
+class Promised(NamedTuple):
+    """Free cpus of each pool, its subtree's promises, and the narrowed ones; by pool id."""
+
+    free_sharable: Sequence[int]
+    shared_milli: Sequence[int]
+    zero_requests: Sequence[int]
+    narrowed: NarrowedShares
+
+
+class SpareCpus:
+    """The spare cpus beside the promises of one moment."""
+
+    def __init__(self, tree: PoolTree, promised: Promised) -> None:
+        """Reads the promises when it is asked first."""
+        self._tree = tree
+        self._promised = promised
+        self._sharable = tree.root.sharable.mask
+        self._kept: KeptCpus | None = None
+
+    @property
+    def sure(self) -> int:
+        """A mask of cpus that may be taken all at once. O(sets of cpus) when first asked."""
+        return self._keeping.spare
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether there is room for all promises."""
+        return not self._keeping.short_milli
+
+    def change(self, grant: Grant, *, is_added: bool) -> None:
+        """Note that a grant was added to the books, or taken from them."""
+        kept = self._kept
+        if kept is None:
+            return
+        pool, own = self._tree.pools[grant.pool_id], grant.exclusive.mask & self._sharable
+        if kept.short_milli or (is_added and own & ~kept.spare):
+            self._kept = None
+            return
+        cpus, has_share = pool.sharable.mask, grant.has_shared_part
+        asking = [one.mask for one in grant.beside]
+        if grant.within is not None:
+            cpus &= grant.within.mask
+        if has_share and (grant.within is not None or not grant.shared_milli):
+            asking.append(cpus)
+        if is_added:
+            kept.take(own)
+            if has_share:
+                kept.add(cpus, grant.shared_milli)
+            for one in asking:
+                kept.ask(one)
+        else:
+            kept.give(own)
+            if has_share:
+                kept.drop(cpus, grant.shared_milli)
+            for one in asking:
+                kept.ask_no_more(one)
+
+    def check(self) -> None:
+        """Assert that what was noted of changes is what the promises say."""
+        if self._kept is not None:
+            self._kept.check(self._anew())
+
+    def settled(self, cpus: int, count: int) -> int:
+        """The same as `takeable`, whatever was asked before. O(sets of cpus)."""
+        return self._anew().spared(cpus, count)
+
+    def takeable(self, cpus: int, count: int) -> int:
+        """A mask of some of these cpus that may be taken all at once: so many if there are."""
+        return self._keeping.spared(cpus, count)
+
+    def can_take(self, own: int, cpus: int = 0, milli: int = 0) -> bool:
+        """Whether these very cpus may be taken, and a share of others be promised besides."""
+        own &= self._promised.free_sharable[-1]
+        if own & ~self._keeping.spared(own, own.bit_count()):
+            return False
+        return self._grantable(own, cpus, milli) >= milli
+
+    def grantable(self, cpus: int, count: int, milli: int) -> int:
+        """Milli-cpus up to so many that a share of these cpus may get, once so many are taken."""
+        own = lowest(self.takeable(cpus, count), count)
+        return 0 if own.bit_count() < count else self._grantable(own, cpus, milli)
+
+    def grantable_beside(self, own: int, cpus: int, milli: int) -> int:
+        """Milli-cpus up to so many that a share of some cpus may get beside these very ones."""
+        return self._grantable(own & self.sure, cpus, milli) if self.can_take(own) else 0
+
+    def _grantable(self, own: int, cpus: int, milli: int) -> int:
+        cpus &= self._promised.free_sharable[-1]
+        if not milli or 1000 * (cpus & self.sure & ~own).bit_count() >= milli:
+            return milli
+        return self._keeping.grantable(own, cpus, milli)
+
+    def sliceable_up_to(self, wanted: int, counts: Sequence[int]) -> Sequence[int]:
+        """The cpus of each pool that may be taken, where these are fewer than counted, and wanted.
+
+        Of those with fewer than wanted nothing is looked at.
+        """
+        found, free, sure = list(counts), self._promised.free_sharable, self._counts
+        for pool_id in compress(range(len(found)), map(wanted.__le__, counts)):
+            if sure[pool_id] < wanted:
+                left = self.takeable(free[pool_id], wanted).bit_count()
+                found[pool_id] = left if left < wanted else counts[pool_id]
+        return found
+
+    def grantable_up_to(
+        self, milli: int, taken: Sequence[int], left: Sequence[int]
+    ) -> Sequence[int]:
+        """The milli-cpus that a share of each pool may get, where less is left than wanted.
+
+        `taken`: so many cpus of each are taken besides. Of those with less nothing is looked at.
+        """
+        found, free = list(left), self._promised.free_sharable
+        sure, whole = self._counts, -(-milli // 1000)
+        for pool_id in compress(range(len(found)), map(milli.__le__, left)):
+            if sure[pool_id] < whole + taken[pool_id]:
+                more = self.grantable(free[pool_id], taken[pool_id], milli)
+                found[pool_id] = more if more < milli else left[pool_id]
+        return found
+
+    @property
+    def _counts(self) -> Sequence[int]:
+        """Of each pool the number of cpus that may be taken at once for sure."""
+        free = self._promised.free_sharable
+        return list(map(int.bit_count, map(self.sure.__and__, free)))
+
+    @property
+    def _keeping(self) -> KeptCpus:
+        if self._kept is None:
+            self._kept = self._anew()
+        return self._kept
+
+    def _anew(self) -> KeptCpus:
+        """O(pools + sets of cpus)."""
+        free, shared, zero, narrowed = self._promised
+        shares, asking, pools = dict(narrowed.shares), dict(narrowed.uses), self._tree.pools
+        for pool_id in compress(range(len(shared)), map(int.__or__, shared, zero)):
+            pool = pools[pool_id]
+            milli, count = narrowed.of_pool(pool.id)
+            milli = shared[pool_id] - milli - sum([shared[one] for one in pool.children])
+            count = zero[pool_id] - count - sum([zero[one] for one in pool.children])
+            cpus = pool.sharable.mask
+            if milli:
+                shares[cpus] = shares.get(cpus, 0) + milli
+            if count > 0:
+                asking[cpus] = asking.get(cpus, 0) + count
+        return KeptCpus(free[-1], shares, asking)
+
+
+def lowest(cpus: int, count: int) -> int:
+    """The lowest of some cpus, at most so many."""
+    if cpus.bit_count() <= count:
+        return cpus
+    found = 0
+    for _ in range(count):
+        one = cpus & -cpus
+        found |= one
+        cpus ^= one
+    return found

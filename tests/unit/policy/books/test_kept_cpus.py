@@ -1,0 +1,59 @@
+"""Cpus kept for those who share them: as few as possible of some, and all promises fit."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from pinfold.policy.books.kept_cpus import KeptCpus
+from pinfold.topology.sets.cpuset import CpuSet
+
+CASES = [
+    pytest.param({"0-1": 2000, "0-3": 2000}, 0, id="a set inside another one"),
+    pytest.param({"0-1": 2000, "0-3": 2001}, 1, id="too much in both"),
+    pytest.param({"0-1": 1000, "1-2": 1500, "2": 500}, 0, id="who can moves on"),
+    pytest.param({"0": 1000, "0-1": 500, "1-2": 1500, "2": 400}, 400, id="nobody can"),
+    pytest.param({"0-3": 4000, "0": 0}, 0, id="who asks for nothing"),
+    pytest.param({"0-1": 1500, "1-2": 1500, "0,2": 0}, 0, id="parts of one cpu"),
+    pytest.param({"0-1": 1100, "1-2": 1100, "0,2": 900}, 100, id="three in a ring"),
+    pytest.param({}, 0, id="nobody"),
+]
+
+
+def kept(wanted: Mapping[str, int], free: str = "0-3") -> KeptCpus:
+    sets = {CpuSet.parse(cpus).mask: milli for cpus, milli in wanted.items()}
+    shares = {cpus: milli for cpus, milli in sets.items() if milli}
+    return KeptCpus(CpuSet.parse(free).mask, shares, dict.fromkeys(sets.keys() - shares, 1))
+
+
+@pytest.mark.parametrize(("wanted", "short_milli"), CASES)
+def test_shares_fit_where_each_finds_its_part(wanted: Mapping[str, int], short_milli: int) -> None:
+    assert kept(wanted).short_milli == short_milli
+
+
+@pytest.mark.parametrize(
+    ("wanted", "cpus", "count"),
+    [
+        pytest.param({"0-3": 1500}, "0-1", 2, id="there are others"),
+        pytest.param({"0-3": 1500}, "0-2", 2, id="there is one other"),
+        pytest.param({"0-1": 1000, "1-2": 1000}, "0", 1, id="who has the other one moves on"),
+        pytest.param({"0-1": 1000, "1-2": 1000}, "0,2", 1, id="one of two serves"),
+        pytest.param({"0-1": 0, "1-2": 0}, "0-1", 1, id="one serves both who ask for none"),
+        pytest.param({"0-1": 300, "0": 0}, "0-1", 1, id="what is kept anyway serves them"),
+        pytest.param({"0": 500, "0-2": 2000}, "1-2", 0, id="parts of two cpus"),
+        pytest.param({"0": 500, "0-2": 1500}, "1-2", 1, id="what is left of another one"),
+    ],
+)
+def test_cpus_are_spared_where_who_shares_them_can_move_on(
+    wanted: Mapping[str, int], cpus: str, count: int
+) -> None:
+    wide = CpuSet.parse(cpus)
+    assert kept(wanted).spared(wide.mask, len(wide)).bit_count() == count
+
+
+def test_a_share_is_granted_what_the_others_leave_of_its_cpus() -> None:
+    found = kept({"0-1": 1500, "1-2": 600})
+    for _ in range(2):
+        assert found.grantable(0, CpuSet.parse("0-1").mask, 1000) == 500
+        assert found.grantable(0, CpuSet.parse("1").mask, 1000) == 500
+        assert found.grantable(0, CpuSet.parse("0,2").mask, 1000) == 900
+        assert found.grantable(CpuSet.parse("3").mask, CpuSet.parse("2-3").mask, 1000) == 900

@@ -1,0 +1,108 @@
+"""Cpus that may be taken beside narrowed shares: those without which all promises have room."""
+
+from collections.abc import Iterator, Mapping
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from pinfold.policy.books.cpu_ledger import Ledger
+from pinfold.policy.books.kept_cpus import KeptCpus
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.policy.books.test_cpu_ledger import NODE0, NODE1, ROOT, ledger_of, narrowed, share
+
+CPUS = 6
+SETS = st.integers(1, 2**CPUS - 1)
+SHARES = st.dictionaries(SETS, st.sampled_from((300, 500, 700, 1000, 1500, 2000)), max_size=6)
+ASKING = st.dictionaries(SETS, st.integers(1, 2), max_size=3)
+
+
+def unions(sets: Iterator[int]) -> set[int]:
+    found = {0}
+    for one in sets:
+        found |= {one | other for other in found}
+    return found
+
+
+def is_room(free: int, shares: Mapping[int, int], asking: Mapping[int, int]) -> bool:
+    """Whether each union of sets has as many cpus as those inside it were promised."""
+    left = [(cpus & free, milli) for cpus, milli in shares.items()]
+    for union in unions(iter([cpus for cpus, _ in left])):
+        if sum([milli for cpus, milli in left if not cpus & ~union]) > 1000 * union.bit_count():
+            return False
+    return all(cpus & free for cpus in asking)
+
+
+def parts(cpus: int) -> Iterator[int]:
+    """All sets of some of these cpus."""
+    one = cpus
+    while True:
+        yield one
+        if not one:
+            return
+        one = (one - 1) & cpus
+
+
+@settings(max_examples=150, deadline=None)
+@given(SHARES, ASKING, st.lists(st.tuples(SETS, st.integers(1, CPUS)), max_size=4))
+def test_cpus_are_spared_where_all_promises_have_room_without_them(
+    shares: dict[int, int], asking: dict[int, int], asked: list[tuple[int, int]]
+) -> None:
+    everything = 2**CPUS - 1
+    kept = KeptCpus(everything, shares, asking)
+    has_room = is_room(everything, shares, asking)
+    assert (not kept.short_milli) is has_room
+    if not has_room:
+        return
+    for cpus, count in asked:
+        found = kept.spared(cpus, count)
+        assert is_room(everything & ~found, shares, asking)
+        assert (kept.spared(cpus, cpus.bit_count()) == cpus) is is_room(
+            everything & ~cpus, shares, asking
+        )
+
+
+@settings(max_examples=150, deadline=None)
+@given(SHARES, ASKING, SETS, SETS, st.integers(1, 3000))
+def test_a_share_is_granted_what_fits_beside_all_others(
+    shares: dict[int, int], asking: dict[int, int], own: int, cpus: int, milli: int
+) -> None:
+    everything = 2**CPUS - 1
+    kept = KeptCpus(everything, shares, asking)
+    if kept.short_milli or kept.spared(own, own.bit_count()) != own or not cpus & ~own:
+        return
+    left = kept.grantable(own, cpus & ~own, milli)
+    for more in (left, left + 1):
+        promised = {**shares, cpus & ~own: shares.get(cpus & ~own, 0) + more}
+        fits = is_room(everything & ~own, promised, asking)
+        assert fits is (more == left) or left == milli
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_what_is_kept_follows_the_grants(data: st.DataObject) -> None:
+    ledger, masks = ledger_of(), st.integers(1, 0xFFFF)
+    for number in range(data.draw(st.integers(1, 12))):
+        name, sharable = f"s{number % 5}", ledger.tree.root.sharable
+        _ = ledger.spare_cpus.sure
+        if name in ledger.grants:
+            ledger.drop(next(iter(ledger.grants)))
+        elif within := CpuSet(data.draw(masks)) & sharable:
+            grant = narrowed(name, ROOT, "1", 100 * data.draw(st.integers(0, 9)))
+            is_narrow = data.draw(st.booleans())
+            ledger.add(structs.replace(grant, within=within if is_narrow else None))
+        ledger.spare_cpus.check()
+
+
+def test_the_same_cpu_is_not_kept_for_two() -> None:
+    """Seven cpus are needed of those that two NUMA nodes have, whoever asks which may be taken."""
+    ledger = ledger_of()
+    ledger.add(share("a", NODE0, 1500))
+    ledger.add(share("b", NODE1, 2400))
+    both = ledger.tree.masks[NODE0] | ledger.tree.masks[NODE1]
+    ledger.add(structs.replace(share("c", ROOT, 1600), within=CpuSet(both)))
+    free: int = ledger.free_sharable[ROOT] & both
+    for cpus in (free, ledger.tree.masks[NODE0], ledger.tree.masks[NODE1]):
+        found = ledger.spare_cpus.takeable(cpus, 4)
+        assert found.bit_count() == free.bit_count() - 6
+    assert not Ledger.copy(ledger).spare_cpus.can_take(ledger.tree.masks[NODE1] & free)
