@@ -88,25 +88,30 @@ class KeptCpus:
             del self._numbers[cpus], self._sets[number], self._on[number]
 
     def ask(self, cpus: int, count: int = 1) -> None:
-        """A cpu of these is to be shared, as so many need it."""
-        if cpus not in self._asking:
-            self._asking[cpus] = 0
-            if cpus.bit_count() > _NARROW_MAX:
+        """A cpu of these is to be shared, as so many more need it; fewer where it is negative."""
+        asking = self._asking.get(cpus, 0) + count
+        is_new = asking == count
+        if asking:
+            self._asking[cpus] = asking
+            if not is_new:
+                self._keep_one(cpus)
+                return
+        else:
+            del self._asking[cpus]
+        if cpus.bit_count() > _NARROW_MAX:
+            if is_new:
                 self._asking_wide[cpus] = None
             else:
-                for cpu in _bits(cpus):
+                del self._asking_wide[cpus]
+        else:
+            for cpu in _bits(cpus):
+                if is_new:
                     self._asking_at.setdefault(cpu, {})[cpus] = None
-        self._asking[cpus] += count
-        self._keep_one(cpus)
-
-    def ask_no_more(self, cpus: int) -> None:
-        """A cpu of these is needed by one less."""
-        self._asking[cpus] -= 1
-        if not self._asking[cpus]:
-            del self._asking[cpus]
-            if self._asking_wide.pop(cpus, 0) == 0:
-                for cpu in _bits(cpus):
+                else:
                     del self._asking_at[cpu][cpus]
+        if is_new:
+            self._keep_one(cpus)
+        else:
             self._tidy(cpus & self._partly)
 
     def take(self, cpus: int) -> None:
@@ -243,8 +248,11 @@ class KeptCpus:
 
     def _give_back(self, number: int, milli: int) -> None:
         """Take so much from a set, or what it has."""
-        for cpu in _bits(self._on[number]) if milli else ():
+        here = self._on[number]
+        while milli and here:
+            cpu = here.bit_length() - 1
             users, bit = self._users[cpu], 1 << cpu
+            here ^= bit
             given = min(users[number], milli)
             milli -= given
             users[number] -= given
@@ -253,9 +261,8 @@ class KeptCpus:
             if not users[number]:
                 del users[number]
                 self._on[number] ^= bit
-                self._tidy(bit)
-            if not milli:
-                break
+                if not users:
+                    self._tidy(bit)
 
     def _tidy(self, cpus: int) -> None:
         """Let those of some cpus be spare of which nobody has some, and nobody needs one."""

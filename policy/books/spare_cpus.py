@@ -48,28 +48,33 @@ class SpareCpus:
         kept = self._kept
         if kept is None:
             return
-        pool, own = self._tree.pools[grant.pool_id], grant.exclusive.mask & self._sharable
+        if self._promised.narrowed.is_empty:
+            # Nobody asks.
+            self._kept = None
+            return
+        own, milli = grant.exclusive.mask & self._sharable, grant.shared_milli
         if kept.short_milli or (is_added and own & ~kept.spare):
             self._kept = None
             return
-        cpus, has_share = pool.sharable.mask, grant.has_shared_part
-        asking = [one.mask for one in grant.beside]
-        if grant.within is not None:
-            cpus &= grant.within.mask
-        if has_share and (grant.within is not None or not grant.shared_milli):
-            asking.append(cpus)
-        if is_added:
-            kept.take(own)
-            if has_share:
-                kept.add(cpus, grant.shared_milli)
-            for one in asking:
-                kept.ask(one)
-        else:
-            kept.give(own)
-            if has_share:
-                kept.drop(cpus, grant.shared_milli)
-            for one in asking:
-                kept.ask_no_more(one)
+        if own:
+            if is_added:
+                kept.take(own)
+            else:
+                kept.give(own)
+        for one in grant.beside:
+            kept.ask(one.mask, 1 if is_added else -1)
+        if not grant.has_shared_part:
+            return
+        cpus, within = self._tree.pools[grant.pool_id].sharable.mask, grant.within
+        if within is not None:
+            cpus &= within.mask
+        if milli:
+            if is_added:
+                kept.add(cpus, milli)
+            else:
+                kept.drop(cpus, milli)
+        if within is not None or not milli:
+            kept.ask(cpus, 1 if is_added else -1)
 
     def check(self) -> None:
         """Assert that what was noted of changes is what the promises say."""
@@ -93,7 +98,10 @@ class SpareCpus:
 
     def grantable(self, cpus: int, count: int, milli: int) -> int:
         """Milli-cpus up to so many that a share of these cpus may get, once so many are taken."""
-        own = lowest(self.takeable(cpus, count), count)
+        keeping = self._keeping
+        if 1000 * ((cpus & keeping.spare).bit_count() - count) >= milli:
+            return milli
+        own = lowest(keeping.spared(cpus, count), count)
         return 0 if own.bit_count() < count else self._grantable(own, cpus, milli)
 
     def grantable_beside(self, own: int, cpus: int, milli: int) -> int:

@@ -24,7 +24,7 @@ from .openings.breaking import degraded, has_broken_place
 from .openings.concessions import concessions
 from .openings.narrowing import find_narrowings
 from .openings.openings import Openings, OpeningSearch
-from .pool_choice import Chooser, Facts, within_rules
+from .pool_choice import Candidates, Chooser, Facts
 
 ROOM_MADE: Final = "room_made"
 """What decides where shared containers had to be lifted into a wider pool first."""
@@ -67,9 +67,12 @@ class PlaceFinder:
         self._books = books
         self._judge = judge
 
+    def _candidates(self, request: Request, facts: Facts) -> Candidates:
+        return Candidates(self._chooser, request, self._ledger, facts)
+
     def find(self, request: Request, facts: Facts) -> ChosenPlace | Lineup:
         """The best pool as it is, else one in which room can be made; the lineup without any."""
-        return self._found(request, facts, self._chooser.lineup(request, self._ledger, facts), None)
+        return self._found(request, facts, self._candidates(request, facts), None)
 
     def find_by_rules(
         self, request: Request, facts: Facts, judgement: Judgement
@@ -83,45 +86,45 @@ class PlaceFinder:
         )
         strict = search.strict()
         # Of all that rules may leave, the pools' own figures are the same.
-        lineup = self._chooser.lineup(request, self._ledger, facts)
+        pools = self._candidates(request, facts)
         root = self._tree.root
         if not request.total_milli and not self._ledger.free_sharable[root.id]:
             # Nobody is refused for asking for nothing: what is reserved is all that is left.
             broken = judgement.broken_by(root.reserved.mask, 0, root.id)
             is_firm = any(not one.can_break for one in broken)
-            choice = self._found(request, facts, lineup, strict if is_firm else None)
+            choice = self._found(request, facts, pools, strict if is_firm else None)
             if isinstance(choice, Lineup):
                 return choice
             rules = judgement.restrictions()
             return structs.replace(choice, region=reserved_region(rules, self._books))
-        found = self._chosen(search, lineup, strict)
+        found = self._chosen(search, pools, strict)
         if found is not None:
             return found
-        found = self._cleared(search, lineup)
+        found = self._cleared(search, pools)
         if found is not None:
             return found
-        found = self._in_room_made(request, facts, lineup, strict)
+        found = self._in_room_made(request, facts, pools, strict)
         if found is not None:
             return found
         openings = degraded(search)
         if openings is None:
-            return within_rules(lineup, strict)
-        found = self._chosen(search, lineup, openings)
+            return pools.within(strict)
+        found = self._chosen(search, pools, openings)
         alone = _without_companions(search) if found is None else None
         if alone is not None:
             openings = degraded(alone)
-            found = self._chosen(alone, lineup, openings) if openings else None
-        found = self._conceded(search, lineup, found) or found
+            found = self._chosen(alone, pools, openings) if openings else None
+        found = self._conceded(search, pools, found) or found
         if found is None:
             # Not only rules stand in the way: what is missing beside them is the reason.
-            return lineup if openings is None else within_rules(lineup, openings)
+            return pools.within(openings)
         return found
 
-    def _cleared(self, search: OpeningSearch, lineup: Lineup) -> ChosenPlace | None:
+    def _cleared(self, search: OpeningSearch, pools: Candidates) -> ChosenPlace | None:
         """The best place where all rules hold because residents make way."""
         request = search.request
         for narrowing in find_narrowings(search, self._books):
-            found = self._chosen(search, lineup, narrowing.openings)
+            found = self._chosen(search, pools, narrowing.openings)
             if found is not None:
                 cpus = found.cpus(request, self._ledger)
                 if request.needs_shared_cpu:
@@ -148,20 +151,20 @@ class PlaceFinder:
         return not self._ledger.spare_cpus.are_kept
 
     def _conceded(
-        self, search: OpeningSearch, lineup: Lineup, found: ChosenPlace | None
+        self, search: OpeningSearch, pools: Candidates, found: ChosenPlace | None
     ) -> ChosenPlace | None:
         """A place where residents make way for some rules, if fewer break than where they stay.
 
         `found`: the place where they stay.
         """
-        if found is None and not lineup.feasible_pools():
+        if found is None and not pools.has_any():
             # Rules leave no more than there is without them.
             return None
         fewest = None if found is None else self._broken(search, found, search.judgement)
 
         def find(search: OpeningSearch) -> ChosenPlace | None:
-            strict = self._chosen(search, lineup, search.strict())
-            return strict or self._cleared(search, lineup)
+            strict = self._chosen(search, pools, search.strict())
+            return strict or self._cleared(search, pools)
 
         best = None
         for one in concessions(search, find):
@@ -180,18 +183,18 @@ class PlaceFinder:
         """Whether `find_by_rules` finds a place, with hardly a look at rules on a full machine."""
         if not request.total_milli:
             return isinstance(self.find_by_rules(request, facts, judgement), ChosenPlace)
-        lineup = self._chooser.lineup(request, self._ledger, facts)
+        pools = self._candidates(request, facts)
         # Rules leave no more than there is without them.
-        feasible = lineup.feasible()
+        feasible = pools.lineup.feasible() if pools.has_any() else []
         search = OpeningSearch(
             request=request, judgement=judgement, tree=self._tree, ledger=self._ledger
         )
         unranked = replace(search, judgement=_unranked(judgement))
         strict = unranked.strict()
         if feasible:
-            if within_rules(lineup, strict).feasible_pools():
+            if pools.has_any(strict):
                 return True
-            if self._cleared(search, lineup) is not None:
+            if self._cleared(search, pools) is not None:
                 return True
         if self._make_room(request, facts, strict) is not None:
             return True
@@ -202,27 +205,27 @@ class PlaceFinder:
         alone = _without_companions(unranked)
         if alone is not None and has_broken_place(alone, feasible):
             return True
-        return self._conceded(search, lineup, None) is not None
+        return self._conceded(search, pools, None) is not None
 
     def has_room(self, request: Request, facts: Facts, judgement: Judgement) -> bool:
         """Whether there is a place where all rules that insist hold, and nobody makes way."""
-        lineup = self._chooser.lineup(request, self._ledger, facts)
-        if not lineup.feasible_pools():
+        pools = self._candidates(request, facts)
+        if not pools.has_any():
             return False
         rules = _unranked(judgement.insisting())
         search = OpeningSearch(
             request=request, judgement=rules, tree=self._tree, ledger=self._ledger
         )
-        return bool(within_rules(lineup, search.strict()).feasible_pools())
+        return pools.has_any(search.strict())
 
     def _chosen(
-        self, search: OpeningSearch, lineup: Lineup, openings: Openings
+        self, search: OpeningSearch, pools: Candidates, openings: Openings
     ) -> ChosenPlace | None:
         """The best of some openings, with cpus picked there."""
         if not any(openings.regions):
             # Rules that cannot be met leave nothing as a rule: to rank that is as dear as a choice.
             return None
-        ranking = self._chooser.best(within_rules(lineup, openings))
+        ranking = pools.best(openings)
         winner = ranking.winner
         if winner is None:
             return None
@@ -262,16 +265,15 @@ class PlaceFinder:
         return ledger.spare_cpus.can_take(own.mask, shared, request.shared_milli)
 
     def _found(
-        self, request: Request, facts: Facts, lineup: Lineup, openings: Openings | None
+        self, request: Request, facts: Facts, pools: Candidates, openings: Openings | None
     ) -> ChosenPlace | Lineup:
         """The best pool of a lineup, all of it, else one in which room can be made.
 
         `openings`: the places that rules leave, where they count.
         """
-        lineup = lineup if openings is None else within_rules(lineup, openings)
-        ranking = self._chooser.best(lineup)
+        ranking = pools.best(openings)
         if ranking.winner is None:
-            return self._in_room_made(request, facts, lineup, openings) or lineup
+            return self._in_room_made(request, facts, pools, openings) or pools.within(openings)
         exclusive, isolated = self._take(request, ranking.winner, self._ledger)
         return ChosenPlace(
             pool_id=ranking.winner,
@@ -282,7 +284,7 @@ class PlaceFinder:
         )
 
     def _in_room_made(
-        self, request: Request, facts: Facts, lineup: Lineup, openings: Openings | None
+        self, request: Request, facts: Facts, pools: Candidates, openings: Openings | None
     ) -> ChosenPlace | None:
         """A pool in which room can be made, where no pool has any as it is."""
         lift = self._make_room(request, facts, openings)
@@ -292,7 +294,7 @@ class PlaceFinder:
         return ChosenPlace(
             pool_id=lift.pool_id,
             decided_by=ROOM_MADE,
-            lineup=lineup if openings is None else within_rules(lineup, openings),
+            lineup=pools.within(openings),
             exclusive=exclusive,
             isolated=isolated,
             lifted=lift.lifted,

@@ -148,6 +148,62 @@ class Chooser:
         )
 
 
+class Candidates:
+    """The pools as candidates for one request, with numbers as exact as it takes to choose.
+
+    What a pool has left beside narrowed shares takes long to tell. It is never more than its own
+    numbers say, so where these are enough only the pool that would win is looked at.
+    """
+
+    def __init__(self, chooser: Chooser, request: Request, ledger: Ledger, facts: Facts) -> None:
+        self._chooser = chooser
+        self._request = request
+        self._ledger = ledger
+        self._rough = chooser.lineup(request, ledger, facts)
+        self._exact = self._rough if ledger.narrowed.is_empty else None
+
+    @property
+    def lineup(self) -> Lineup:
+        """The lineup with what every pool has left. O(pools x sets of cpus) when first asked."""
+        if self._exact is None:
+            rough = self._rough
+            isolated = rough.contest.isolated
+            demands = _exact_demands(self._request, self._ledger, rough.demands, isolated)
+            self._exact = replace(rough, demands=demands)
+        return self._exact
+
+    def has_any(self, openings: Openings | None = None) -> bool:
+        """Whether some pool of those that rules leave, where they count, has what is asked for."""
+        if self._exact is not None:
+            return bool(self.within(openings).feasible_pools())
+        rough = self._rough if openings is None else within_rules(self._rough, openings)
+        # The wide ones first: most likely they have it.
+        return any(map(self._has_room, map(PoolId, reversed(rough.feasible()))))
+
+    def within(self, openings: Openings | None) -> Lineup:
+        """The exact lineup with what rules say, where they count."""
+        return self.lineup if openings is None else within_rules(self.lineup, openings)
+
+    def best(self, openings: Openings | None) -> Ranking:
+        """The best pool of those that rules leave, where they count. O(pools)."""
+        if self._exact is None:
+            rough = self._rough if openings is None else within_rules(self._rough, openings)
+            ranking = self._chooser.best(rough)
+            if ranking.winner is None or self._has_room(ranking.winner):
+                return ranking
+        return self._chooser.best(self.within(openings))
+
+    def _has_room(self, pool_id: PoolId) -> bool:
+        """Whether a pool that has enough by its own numbers has it beside narrowed shares."""
+        request, spare = self._request, self._ledger.spare_cpus
+        free, count = self._ledger.free_sharable[pool_id], request.exclusive
+        if count and request.wants_isolated and self._rough.contest.isolated[pool_id] >= 0:
+            count = 0
+        if not request.shared_milli:
+            return spare.takeable(free, count).bit_count() >= count
+        return spare.grantable(free, count, request.shared_milli) >= request.shared_milli
+
+
 def within_rules(lineup: Lineup, openings: Openings) -> Lineup:
     """The lineup with what rules between containers say of the pools."""
     contest = replace(
@@ -196,34 +252,46 @@ def _demands(
     """
     count, milli = request.exclusive, request.shared_milli
     demands: list[Demand] = []
-    is_plain = ledger.narrowed.is_empty
     if count:
-        sliceable: Sequence[int] = ledger.room.sliceable
-        milli_taken = 1000 * count
-        if not is_plain:
-            sliceable = ledger.spare_cpus.sliceable_up_to(count, sliceable)
+        sliceable, milli_taken = ledger.room.sliceable, 1000 * count
+        demands.append(_own_demand(request, sliceable, isolated))
         if not request.wants_isolated:
-            demands.append(Demand("exclusive CPUs", count, sliceable))
             if milli:
                 left = [other - milli_taken for other in left]
         else:
-            if request.isolation is Isolation.REQUIRED:
-                own = Demand("isolated CPUs", count, [one + count for one in isolated])
-            else:
-                serving = zip(isolated, sliceable, strict=True)
-                whole = [one + count if one >= 0 else other for one, other in serving]
-                own = Demand("exclusive CPUs", count, whole)
-            demands.append(own)
             pairs = zip(isolated, left, strict=True)
             left = [other if one >= 0 else other - milli_taken for one, other in pairs]
     if milli:
-        if not is_plain:
-            left_isolated = isolated if request.wants_isolated else (-1,) * len(left)
-            counts = [0 if one >= 0 else count for one in left_isolated]
-            milli_left = ledger.spare_cpus.grantable_up_to(milli, counts, left)
-            return (*demands, Demand("shared CPU", milli, milli_left, MILLI))
         demands.append(Demand("shared CPU", milli, left, MILLI))
     return tuple(demands)
+
+
+def _exact_demands(
+    request: Request, ledger: Ledger, demands: Sequence[Demand], isolated: Column
+) -> tuple[Demand, ...]:
+    """The same demands with what pools have left beside narrowed shares."""
+    count, milli, spare = request.exclusive, request.shared_milli, ledger.spare_cpus
+    found: list[Demand] = []
+    if count:
+        sliceable = spare.sliceable_up_to(count, ledger.room.sliceable)
+        found.append(_own_demand(request, sliceable, isolated))
+    if milli:
+        left = demands[-1].available
+        counts = [0 if one >= 0 else count for one in isolated]
+        left = spare.grantable_up_to(milli, counts, left)
+        found.append(Demand("shared CPU", milli, left, MILLI))
+    return tuple(found)
+
+
+def _own_demand(request: Request, sliceable: Column, isolated: Column) -> Demand:
+    count = request.exclusive
+    if not request.wants_isolated:
+        return Demand("exclusive CPUs", count, sliceable)
+    if request.isolation is Isolation.REQUIRED:
+        return Demand("isolated CPUs", count, [one + count for one in isolated])
+    serving = zip(isolated, sliceable, strict=True)
+    whole = [one + count if one >= 0 else other for one, other in serving]
+    return Demand("exclusive CPUs", count, whole)
 
 
 def _objections(

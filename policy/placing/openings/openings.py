@@ -327,9 +327,13 @@ class OpeningSearch:
             if isolated.bit_count() >= request.exclusive:
                 return False
         pool_id, wanted = self.tree.pools[number].id, request.exclusive
-        if not self.ledger.narrowed.is_empty:
-            region &= self.ledger.spare_cpus.sure
         owed = self.judgement.owed_ever if self.judgement.companions else 0
+        if not self.ledger.narrowed.is_empty:
+            # They are spare whatever pools promised, too.
+            free = self.ledger.free_sharable[number] & region & self.ledger.spare_cpus.sure
+            if (free ^ free & owed).bit_count() >= wanted:
+                return True
+            return bool(free & owed) and (free & ~self._owed(region)).bit_count() >= wanted
         if self.ledger.cut_within(pool_id, region ^ region & owed) >= wanted:
             return True
         # What is owed of the region alone takes longer to tell.

@@ -24,8 +24,13 @@ def sure_parts(
     if request.is_strict or request.wants_isolated:
         return {}
     everything = reduce(int.__or__, regions)
-    sure = everything if ledger.narrowed.is_empty else everything & ledger.spare_cpus.sure
-    cuts, masks, left = ledger.cuts_within(sure), ledger.tree.masks, ledger.free_sharable
+    masks, left = ledger.tree.masks, ledger.free_sharable
+    if ledger.narrowed.is_empty:
+        cuts = ledger.cuts_within(everything)
+    else:
+        # They are spare whatever pools promised, too.
+        sure = everything & ledger.spare_cpus.sure
+        cuts = list(map(int.bit_count, map(sure.__and__, left)))
     wanted, found = request.exclusive, dict[int, int]()
     enough = wanted + judgement.owed_at_most
     for pool_id, inside in parts.items():
