@@ -233,6 +233,7 @@ class Ledger:
         ledger._members = {pen: dict(members) for pen, members in self._members.items()}
         ledger.narrowed = self.narrowed.copy()
         ledger._sharing = [dict(one) for one in self._sharing]
+        ledger.spare_cpus.resume(self._spare_cpus)
         return ledger
 
     def spare_only(self, spared: Collection[ContainerId]) -> None:

@@ -1,6 +1,7 @@
 """Kept cpus: where all who share cpus find what they were promised, whoever takes the others."""
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import Final
 
 from ...topology.sets.cpuset import lowest_cpu
@@ -9,6 +10,8 @@ _CPU_MILLI: Final = 1000
 _LOOKS_MAX: Final = 8192
 """After so many cpus and sets were looked at for who moves on, in answer to one question, nobody
 does: more cpus are kept."""
+_EFFORT_MAX: Final = 8 * _LOOKS_MAX
+"""And after so many in answer to all questions of one event."""
 _NARROW_MAX: Final = 64
 _NEWCOMER: Final = -1
 
@@ -31,6 +34,7 @@ class KeptCpus:
         self._users: dict[int, dict[int, int]] = {}
         """Milli-cpus of each set of those who share, by cpu."""
         self._looks: int = 0
+        self._effort: int = 0
         self._count: int = 0
         self._numbers: dict[int, int] = {}
         self._sets: dict[int, int] = {}
@@ -38,7 +42,7 @@ class KeptCpus:
         """Masks of the cpus of which each set has some."""
         self._asking: dict[int, int] = {}
         """How many need that one cpu of a set is shared."""
-        self._asking_at: dict[int, dict[int, None]] = {}
+        self._asking_at: dict[int, tuple[int, ...]] = {}
         """The narrow ones of these sets by cpu: there may be thousands, of cores and caches."""
         self._asking_wide: dict[int, None] = {}
         # The small sets first: what is kept for them is kept for those around them, too.
@@ -46,6 +50,21 @@ class KeptCpus:
             self.add(cpus, milli)
         for _, cpus, count in sorted([(one.bit_count(), one, asking[one]) for one in asking]):
             self.ask(cpus, count)
+
+    def copy(self) -> "KeptCpus":
+        """A copy that changes apart from this one. O(kept cpus + sets of cpus)."""
+        other = copy(self)
+        other._left = dict(self._left)
+        other._users = {cpu: dict(self._users[cpu]) for cpu in _bits(self._kept)}
+        other._numbers, other._sets = dict(self._numbers), dict(self._sets)
+        other._on = dict(self._on)
+        other._asking, other._asking_at = dict(self._asking), dict(self._asking_at)
+        other._asking_wide = dict(self._asking_wide)
+        return other
+
+    def rest(self) -> None:
+        """An event is over: the next one's questions may look at as many again."""
+        self._effort = 0
 
     def add(self, cpus: int, milli: int) -> None:
         """A share of these cpus is promised, so much of it."""
@@ -105,10 +124,9 @@ class KeptCpus:
                 del self._asking_wide[cpus]
         else:
             for cpu in _bits(cpus):
-                if is_new:
-                    self._asking_at.setdefault(cpu, {})[cpus] = None
-                else:
-                    del self._asking_at[cpu][cpus]
+                at = self._asking_at.get(cpu, ())
+                at = (*at, cpus) if is_new else tuple([one for one in at if one != cpus])
+                self._asking_at[cpu] = at
         if is_new:
             self._keep_one(cpus)
         else:
@@ -129,7 +147,7 @@ class KeptCpus:
         """
         cpus &= self.spare | self._kept
         found, dead = cpus & self.spare, 0
-        if found.bit_count() >= count or cpus.bit_count() < count:
+        if found.bit_count() >= count or cpus.bit_count() < count or self._effort > _EFFORT_MAX:
             return found
         self._looks = 0
         self.spare ^= found
@@ -222,6 +240,7 @@ class KeptCpus:
     def _release(self, cpu: int) -> int:
         """Let a kept cpu be nobody's; 0, or the cpus around of which then too few are left."""
         bit = 1 << cpu
+        self._effort += 1
         self._kept ^= bit
         self._partly &= ~bit
         if not all([self._keep_one(one) for one in self._asking_of(cpu)]):
@@ -320,8 +339,10 @@ class KeptCpus:
                 return self._passed_on(came, number, ends.bit_length() - 1, milli), 0
             here = cpus & self._kept & ~seen
             seen |= here
-            self._looks += here.bit_count() + 1
-            if self._looks > _LOOKS_MAX:
+            looks = here.bit_count() + 1
+            self._looks += looks
+            self._effort += looks
+            if self._looks > _LOOKS_MAX or self._effort > _EFFORT_MAX:
                 return 0, 0
             while here:
                 cpu = here.bit_length() - 1

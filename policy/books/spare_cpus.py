@@ -32,6 +32,12 @@ class SpareCpus:
         self._promised = promised
         self._sharable = tree.root.sharable.mask
         self._kept: KeptCpus | None = None
+        self._version = 0
+        """Another number after each change."""
+        self._origin: tuple[SpareCpus, int] | None = None
+        """Those of which this is a copy, until it is asked first, and their version then."""
+        self._changes: list[tuple[Grant, bool]] = []
+        """Grants added or dropped since."""
 
     @property
     def sure(self) -> int:
@@ -46,12 +52,16 @@ class SpareCpus:
     def change(self, grant: Grant, *, is_added: bool) -> None:
         """Note that a grant was added to the books, or taken from them."""
         kept = self._kept
+        self._version += 1
         if kept is None:
+            if self._origin is not None:
+                self._changes.append((grant, is_added))
             return
         if self._promised.narrowed.is_empty:
             # Nobody asks.
             self._kept = None
             return
+        kept.rest()
         own, milli = grant.exclusive.mask & self._sharable, grant.shared_milli
         if kept.short_milli or (is_added and own & ~kept.spare):
             self._kept = None
@@ -75,6 +85,17 @@ class SpareCpus:
                 kept.drop(cpus, milli)
         if within is not None or not milli:
             kept.ask(cpus, 1 if is_added else -1)
+
+    def rest(self) -> None:
+        """An event is over: the next one's questions may look at as much again."""
+        if self._kept is not None:
+            self._kept.rest()
+
+    def resume(self, origin: "SpareCpus | None") -> None:
+        """Start, when asked first, from what is kept beside the same promises elsewhere."""
+        # No chains: each would hold all those before it.
+        if origin is not None and origin._origin is None:
+            self._origin = origin, origin._version
 
     def check(self) -> None:
         """Assert that what was noted of changes is what the promises say."""
@@ -149,6 +170,13 @@ class SpareCpus:
 
     @property
     def _keeping(self) -> KeptCpus:
+        if self._kept is None and self._origin is not None:
+            (origin, version), self._origin = self._origin, None
+            if origin._version == version:
+                self._kept = origin._keeping.copy()
+                for grant, is_added in self._changes:
+                    self.change(grant, is_added=is_added)
+            self._changes = []
         if self._kept is None:
             self._kept = self._anew()
         return self._kept

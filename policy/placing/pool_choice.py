@@ -161,6 +161,7 @@ class Candidates:
         self._ledger = ledger
         self._rough = chooser.lineup(request, ledger, facts)
         self._exact = self._rough if ledger.narrowed.is_empty else None
+        ledger.spare_cpus.rest()
 
     @property
     def lineup(self) -> Lineup:

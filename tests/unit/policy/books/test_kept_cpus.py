@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from pinfold.policy.books import kept_cpus
 from pinfold.policy.books.kept_cpus import KeptCpus
 from pinfold.topology.sets.cpuset import CpuSet
 
@@ -57,3 +58,18 @@ def test_a_share_is_granted_what_the_others_leave_of_its_cpus() -> None:
         assert found.grantable(0, CpuSet.parse("1").mask, 1000) == 500
         assert found.grantable(0, CpuSet.parse("0,2").mask, 1000) == 900
         assert found.grantable(CpuSet.parse("3").mask, CpuSet.parse("2-3").mask, 1000) == 900
+
+
+def test_for_one_event_only_so_many_are_looked_at_to_spare_a_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_cpus, "_EFFORT_MAX", 20)
+    found = kept({"0-1": 1000, "1-2": 1000, "2-3": 1000})
+
+    def spared() -> int:
+        """How many cpus are spared, asked for each alone."""
+        return sum([found.spared(1 << cpu, 1).bit_count() for cpu in range(4)])
+
+    assert [spared() for _ in range(20)][::19] == [4, 1]
+    found.rest()
+    assert spared() == 4

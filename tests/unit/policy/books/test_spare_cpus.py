@@ -84,14 +84,32 @@ def test_what_is_kept_follows_the_grants(data: st.DataObject) -> None:
     ledger, masks = ledger_of(), st.integers(1, 0xFFFF)
     for number in range(data.draw(st.integers(1, 12))):
         name, sharable = f"s{number % 5}", ledger.tree.root.sharable
-        _ = ledger.spare_cpus.sure
+        if data.draw(st.booleans()):
+            _ = ledger.spare_cpus.sure
+        if data.draw(st.booleans()):
+            ledger = ledger.copy()
         if name in ledger.grants:
             ledger.drop(next(iter(ledger.grants)))
         elif within := CpuSet(data.draw(masks)) & sharable:
             grant = narrowed(name, ROOT, "1", 100 * data.draw(st.integers(0, 9)))
             is_narrow = data.draw(st.booleans())
             ledger.add(structs.replace(grant, within=within if is_narrow else None))
+        if data.draw(st.booleans()):
+            _ = ledger.spare_cpus.sure
         ledger.spare_cpus.check()
+
+
+def test_a_copy_of_a_ledger_keeps_cpus_apart_from_it() -> None:
+    ledger = ledger_of()
+    ledger.add(structs.replace(share("a", ROOT, 1500), within=CpuSet.parse("1-3")))
+    sure = ledger.spare_cpus.sure
+    copy, other = ledger.copy(), ledger.copy()
+    copy.drop(next(iter(copy.grants)))
+    assert copy.spare_cpus.sure.bit_count() == sure.bit_count() + 2
+    ledger.add(share("b", NODE1, 1000))
+    assert other.spare_cpus.sure == sure
+    for one in (ledger, copy, other):
+        one.spare_cpus.check()
 
 
 def test_the_same_cpu_is_not_kept_for_two() -> None:
