@@ -233,16 +233,21 @@ class OpeningSearch:
         free = strict_cpus(request, self._slices[pool_id] & region & ~self._owed(region))
         if ledger.narrowed.is_empty:
             return free
-        left = strict_cpus(request, ledger.free_sharable[pool_id] & region & ~self._owed(region))
-        count, spare = request.exclusive, ledger.spare_cpus.takeable(left, request.exclusive)
-        is_enough = free.bit_count() >= count and spare.bit_count() >= count
-        return free if is_enough else spare
+        count = request.exclusive
+        spare = ledger.spare_cpus.takeable(self._open_cpus(pool_id, region), count)
+        if spare.bit_count() < count:
+            return spare
+        # Which ones are spare is not to depend on what was asked before.
+        return free if free.bit_count() >= count else self.settled(pool_id, region)
 
     def settled(self, pool_id: int, region: int) -> int:
         """A mask of such sharable cpus that it may have all at once."""
+        cpus = self._open_cpus(pool_id, region)
+        return self.ledger.spare_cpus.settled(cpus, self.request.exclusive)
+
+    def _open_cpus(self, pool_id: int, region: int) -> int:
         left = self.ledger.free_sharable[pool_id] & region & ~self._owed(region)
-        left = strict_cpus(self.request, left)
-        return self.ledger.spare_cpus.settled(left, self.request.exclusive)
+        return strict_cpus(self.request, left)
 
     def may_fit(self, pool_id: int, region: int) -> bool:
         """Whether some part of a region of a pool may have what the newcomer asks for."""
@@ -287,23 +292,19 @@ class OpeningSearch:
                 count = 0
         if not request.needs_shared_cpu:
             return True
-        if free.bit_count() <= count:
-            return False
-        if not request.shared_milli:
-            return True
+        if free.bit_count() <= count or not request.shared_milli:
+            return free.bit_count() > count
         wanted, pool = request.shared_milli + 1000 * count, self.tree.pools[pool_id]
-        if ledger.room.grantable_milli[pool_id] < wanted:
+        if ledger.room.grantable_milli[pool_id] < wanted or region in self._short:
             return False
-        if free == ledger.free_sharable[pool_id] and ledger.narrowed.is_empty:
-            # All that is left of the pool: its own number says it.
-            return True
         if ledger.narrowed.is_empty:
-            # Most regions have so much left that it does not matter what is promised where.
+            # Of all that is left of the pool its own number says it. And most regions have so much
+            # left that it does not matter what is promised where.
             left = 1000 * free.bit_count() - wanted
-            if left >= 0 and left >= ledger.promised_inside(pool.id, is_rough=True):
+            if free == ledger.free_sharable[pool_id] or (
+                left >= 0 and left >= ledger.promised_inside(pool.id, is_rough=True)
+            ):
                 return True
-        if region in self._short:
-            return False
         if self.narrowed is not None:
             if ledger.room_within(pool.id, region, narrowed=self.narrowed) >= wanted:
                 return True
@@ -322,10 +323,9 @@ class OpeningSearch:
         request = self.request
         if not self._takes_any:
             return False
-        if request.wants_isolated:
-            isolated = self.ledger.free_isolated[number] & region
-            if isolated.bit_count() >= request.exclusive:
-                return False
+        isolated = self.ledger.free_isolated[number] & region
+        if request.wants_isolated and isolated.bit_count() >= request.exclusive:
+            return False
         pool_id, wanted = self.tree.pools[number].id, request.exclusive
         owed = self.judgement.owed_ever if self.judgement.companions else 0
         if not self.ledger.narrowed.is_empty:
