@@ -26,7 +26,7 @@ def read_promised(text: str) -> tuple[PlannedMoveDocument, ...]:
         return ()
     try:
         return msgspec.json.decode(text, type=tuple[PlannedMoveDocument, ...])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ControlRequestError(
             f"promised: {error} — send moves as 'pinfold rebalance -o json' shows them"
         ) from error
@@ -125,8 +125,11 @@ def _broken_promise(
     promised: Sequence[PlannedMoveDocument],
 ) -> str:
     """The reason why a move is not worth by now what a plan said of it; empty where it is."""
-    from ...policy.engine.rebalance.promise import PromisedStep, broken_promise
+    from ...policy.engine.rebalance.promise import NEEDED_MAX, PromisedStep, broken_promise
 
+    if len(promised) > NEEDED_MAX:
+        # Each takes a look at all pairs, beside a policy that has to answer meanwhile.
+        raise ControlRequestError(f"promised: {len(promised)} moves — send {NEEDED_MAX} at most")
     steps: list[PromisedStep] = []
     for one in promised:
         found = container if one.container == container.path else _found(snapshot, one)

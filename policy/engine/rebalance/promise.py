@@ -13,7 +13,7 @@ from ..snapshot import Snapshot
 from .placement_score import placement_objective, pools_of
 from .plan import RebalanceMove
 
-_NEEDED_MAX: Final = 64
+NEEDED_MAX: Final = 64
 """So many steps are held against a node at once: each is a part of a request."""
 
 
@@ -59,7 +59,7 @@ def needed_moves(moves: Sequence[RebalanceMove]) -> Sequence[RebalanceMove]:
     A move that mends a rule, or gains something, needs no other.
     """
     total = 0
-    for number, move in enumerate(moves[:_NEEDED_MAX], start=1):
+    for number, move in enumerate(moves[:NEEDED_MAX], start=1):
         total += move.gain
         if total > 0 or move.mends:
             return moves[:number]

@@ -18,7 +18,7 @@ from pinfold.cmd.control.move_step import read_promised
 from pinfold.cmd.pinfold import main
 from pinfold.policy.engine.rebalance.plan import RebalanceMove
 from pinfold.policy.engine.rebalance.plan import rebalance as planned
-from pinfold.policy.engine.rebalance.promise import needed_moves
+from pinfold.policy.engine.rebalance.promise import NEEDED_MAX, needed_moves
 
 from ..control.asked_node import MACHINE, AskedNode
 from ..daemon.paper_node import burstable, fan, guaranteed
@@ -204,13 +204,20 @@ def test_a_rule_that_holds_meanwhile_is_no_reason_to_move(node: AskedNode) -> No
 
 
 def test_a_promise_of_another_shape_is_refused(node: AskedNode) -> None:
-    for text in ("[{]", '[{"container": 1}]'):
+    for text in ("[{]", '[{"container": 1}]', '[{"x":' + 60_000 * "["):
         with pytest.raises(ControlRequestError, match="promised: "):
             read_promised(text)
     with pytest.raises(ControlError, match="promised: another move comes first"):
         node.client.move(
             *(node.id_of("web"), "socket #1", "socket #0"), promised=move_documents(moves_of(node))
         )
+
+
+def test_a_promise_of_more_steps_than_a_plan_has_for_one_is_refused(node: AskedNode) -> None:
+    steps = move_documents(moves_of(node)) * (NEEDED_MAX + 1)
+    with pytest.raises(ControlError, match=f"promised: {NEEDED_MAX + 1} moves"):
+        node.client.move(node.id_of("db"), "socket #0", "socket #1", promised=steps)
+    assert node.client.move(node.id_of("db"), "socket #0", "socket #1").moved
 
 
 def test_a_move_that_the_runtime_does_not_make_stops_the_rest(node: AskedNode) -> None:
