@@ -235,12 +235,15 @@ class MemoryChoice(Struct):
     def offer_back(self, held: Grant) -> Offer:
         """The offer in the pool that a container had before its restart: the same nodes if it may.
 
-        As long as those have room. A cold start begins anew, and what is spread goes everywhere.
+        As long as those have room, and it does not need fewer of them, as it asks for less. A cold
+        start begins anew, and what is spread goes everywhere.
         """
         found, request = self.offer(held.pool_id), self._request
         if found.zone == held.memory or found.request is None or self._is_spread:
             return found
         if request.cold_start_ns or request.preserve_memory:
+            return found
+        if request.memory_bytes < held.memory_bytes and found.zone <= held.memory:
             return found
         return self._ledger.offer_in(found.request, held.memory) or found
 

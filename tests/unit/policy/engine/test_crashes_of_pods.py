@@ -102,6 +102,19 @@ def test_who_had_the_nearest_memory_has_it_again_and_who_found_it_full_does_not(
     assert [mems(node, f"{name}-1") for name in "ab"] == had
 
 
+def test_who_is_back_with_less_memory_is_not_on_nodes_that_only_more_of_it_needed() -> None:
+    node, name = Node("socket:1 numa:2 core:4 mem:2G"), "pool-name.pinfold.dev/pod=NUMA node #1"
+    near, wide = (
+        container(pod(None, name=one, wish=name), one, whole(1, memory=3 * GIB // 2))
+        for one in "ab"
+    )
+    node.create(near, wide)
+    assert mems(node, "b") == "0-1"
+    node.stop(wide.pod, "b")
+    node.create(replace(again(wide), resources=whole(1, memory=GIB // 4)))
+    assert mems(node, "b-1") == "1"
+
+
 def mems(node: Node, name: str) -> str:
     pinning = node.engine.pinning(ContainerId(f"{name[0]}-{name}"))
     assert pinning is not None
