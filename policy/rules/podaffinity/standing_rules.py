@@ -134,11 +134,11 @@ class StandingRules:
         wanted = dict.fromkeys([_group_name(owner, one) for one in _terms(rules)])
         groups: dict[_GroupName, StandingRule] = {}
         firm: list[StandingRule] = []
-        uncounted = 0
+        uncounted = begun = 0
         for name in wanted:
             is_firm = _is_firm(name[0], rules)
             group = self._groups.get(name)
-            has_room = not is_firm or self._firm[owner.pod.namespace] < FIRM_MAX
+            has_room = not is_firm or self._firm[owner.pod.namespace] + begun < FIRM_MAX
             if group is None:
                 group = self._begin(name, owner, is_firm=is_firm and has_room)
             elif is_firm and not group.firm and not has_room:
@@ -149,6 +149,7 @@ class StandingRules:
             groups[name] = group
             if is_firm:
                 firm.append(group)
+                begun += not group.firm
         self._groups_of[owner.id] = tuple(groups.items())
         if groups:
             self._instances.setdefault(instance_key(owner), {})[owner.id] = None

@@ -137,6 +137,18 @@ def test_whose_rule_would_be_one_too_many_is_refused_where_it_never_gives_way() 
     assert isinstance(_alone(engine, FIRM_MAX).result, Grant)
 
 
+def test_rules_of_one_container_are_counted_one_by_one() -> None:
+    """Who has the last one that counts and one more is refused: a restart would count others."""
+    engine = engine_of("core:600 thread:2 mem:80G", "cpuset:0", **_FREE)
+    for number in range(FIRM_MAX - 1):
+        assert isinstance(_alone(engine, number).result, Grant)
+    two = apart(_against_all_but("a"), _against_all_but("b"))
+    result = engine.create(container_of("both", 1, two, app="a", fails=True)).result
+    assert not isinstance(result, Grant)
+    assert "1 of its required rules would not count for newcomers" in result.reason
+    assert isinstance(_alone(engine, FIRM_MAX).result, Grant)
+
+
 def test_who_made_way_for_one_that_is_gone_has_its_cpus_back_some_at_a_time() -> None:
     engine = engine_of("socket:1 numa:1 core:16 thread:2 mem:8G")
     for number in range(_MANY):
