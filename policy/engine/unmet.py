@@ -193,6 +193,8 @@ class UnmetRules:
             decision = self._roster.decisions.get(container_id)
             if decision is not None and container_id in self._books.ledger.grants:
                 self.tell_changed(decision, decision, before)
+        if not self._displaced:
+            return
         look = self._look()
         while self._displaced:
             container_id = self._displaced.pop()
@@ -310,6 +312,9 @@ class UnmetRules:
 
     def look_at_due(self, look: RuleLook | None = None) -> None:
         """Look again at containers that are still due. `look`: at others, in the same event."""
+        if self._postponed is None and not self._due:
+            # So it is in most events.
+            return
         look = look or self._look()
         self.look_at_postponed(look)
         if self._due:
