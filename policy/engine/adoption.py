@@ -68,9 +68,9 @@ class Advice(Struct, frozen=True, kw_only=True):
             labels=labels,
         )
 
-    def without(self, withdrawn: CpuSet) -> "Advice":
-        """The advice once some cpus are shared no more: rules left the others alone."""
-        if self.within is None or not self.within & withdrawn:
+    def without(self, withdrawn: CpuSet, cpus: CpuSet | None) -> "Advice":
+        """The advice for who has these cpus, or others as soon as all of these are reserved."""
+        if self.within is None or not cpus or not cpus <= withdrawn:
             return self
         return structs.replace(self, within=self.within - withdrawn or None)
 

@@ -132,7 +132,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
                 self.unmet_of(one),
                 self.pod_size_of(one),
                 self.containers[one].pod.labels_at_first_sight,
-            ).without(withdrawn)
+            ).without(withdrawn, self.cpus_of(one))
             for one, grant in self.grants.items()
         }
 

@@ -159,6 +159,17 @@ def test_03_who_shares_the_one_cpu_that_a_rule_leaves_goes_where_that_is_reserve
     assert cpus(again, sheep) == "0"
 
 
+def test_03_who_is_kept_apart_has_a_cpu_again_that_was_reserved_for_a_time() -> None:
+    engine = engine_of("socket:1 core:4 mem:4G")
+    placed(engine, wolf := container_of("wolf", 1.5))
+    placed(engine, sheep := container_of("sheep", 0.5, apart(term("core", "wolf")), fails=True))
+    for reserved, had in (("cpuset:0", "2-3"), ("cpuset:2", "3"), ("cpuset:0", "2-3")):
+        other = {"reservedResources": {"cpu": reserved}}
+        engine, _ = engine.reconfigured(config_from_values(other))
+        engine.check()
+        assert (cpus(engine, wolf), cpus(engine, sheep)) == (had, "1")
+
+
 def test_03_who_asks_for_no_cpu_and_loses_its_pool_at_a_reload_is_told() -> None:
     engine = engine_of(NODES, "cpuset:15")
     one = container_of("one", 0, fails=True, annotations=pool("NUMA node #0"))
