@@ -136,7 +136,8 @@ class SavedPods:
             return known
         else:
             texts, pod_characters = known.texts, known.pod_characters
-        characters = pod_characters + sum(_characters(one.container) for one in placed)
+        texts_of_all = [_characters(one.container, pod.labels) for one in placed]
+        characters = pod_characters + sum(texts_of_all)
         return _Look(
             placed=placed, texts=texts, pod_characters=pod_characters, characters=characters
         )
@@ -189,9 +190,12 @@ def _is_same_placement(one: PlacedContainer, other: PlacedContainer) -> bool:
     )
 
 
-def _characters(container: Container) -> int:
+def _characters(container: Container, labels: Mapping[str, str]) -> int:
+    """Those of a container's texts; `labels`: saved with its pod."""
+    first = container.pod.labels_at_first_sight
+    more = _length(first) if first is not labels and first != labels else 0
     hints = sum(len(one.provider) + len(one.path) + len(one.device) for one in container.hints)
-    return _length(container.labels) + _length(container.tags) + hints
+    return _length(container.labels) + _length(container.tags) + hints + more
 
 
 def _length(texts: Mapping[str, str]) -> int:

@@ -242,6 +242,18 @@ def test_a_file_that_is_not_as_it_was_left_is_written_again(tmp_path: Path, harm
     assert load_state(path) == state
 
 
+def test_first_labels_of_many_containers_leave_no_other_pod_without_its_texts() -> None:
+    engine, long = Engine(MACHINE, CONFIG), {"a": 1000 * "x"}
+    edited = Pod(id=PodId("edited"), name="edited", labels={"a": "x"}, first_labels=long)
+    other = Pod(id=PodId("other"), name="other", labels=long)
+    for number in range(10):
+        name = f"c{number}"
+        engine.create(Container(id=ContainerId(name), name=name, pod=edited))
+    engine.create(Container(id=ContainerId("other"), name="other", pod=other))
+    pods = SavedStates(TEXT_BYTES_MAX).of(engine.snapshot()).pods
+    assert {one.id: one.is_cut for one in pods} == {"edited": True, "other": False}
+
+
 def test_a_file_that_could_not_be_written_is_written_later(tmp_path: Path) -> None:
     folder = tmp_path / "none"
     file = StateFile(folder, LOG)
