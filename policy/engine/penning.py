@@ -320,10 +320,12 @@ class Penning:
         size = self.sizes.size_of(container)
         count = slice_size(name, container, classified, size) if pen.exclusive else 0
         back = self._roster.place_in(name.id, container) if count else None
-        own = fitting_slice(books.ledger, pen, count, classified.request, books.picker)
+        is_back = bool(count) and self._roster.remembered_place(container) is not None
+        awaited = self._roster.awaited_slices(container) if is_back else NO_CPUS
+        request, picker = classified.request, books.picker
+        own = fitting_slice(books.ledger, pen, count, request, picker, awaited)
         if back is not None:
-            before, awaited = back.grant.exclusive, self._roster.awaited_slices(container)
-            own = slice_again(books.ledger, pen, own, before, awaited)
+            own = slice_again(books.ledger, pen, own, back.grant.exclusive, awaited)
         if len(own) < count:
             problems = (*problems, no_slice_problem(container, count, pen))
         elif not count and (problem := unheeded_wish(container, is_group=name.is_group)):

@@ -40,12 +40,22 @@ def slice_size(
 
 
 def fitting_slice(
-    ledger: Ledger, pen: Grant, count: int, request: Request, picker: CpuPicker
+    ledger: Ledger,
+    pen: Grant,
+    count: int,
+    request: Request,
+    picker: CpuPicker,
+    awaited: CpuSet = NO_CPUS,
 ) -> CpuSet:
-    """So many cpus of a pen for a newcomer; none where the others would have none to share."""
+    """So many cpus of a pen for a newcomer; none where the others would have none to share.
+
+    Those that are `awaited` by others only where it cannot do without.
+    """
     rest = rest_of(ledger, pen)
     if not count or len(rest) - count < _shared_min(ledger, pen):
         return NO_CPUS
+    if awaited and len(rest - awaited) >= count:
+        rest -= awaited
     return CpuSet(picker.pick(rest.mask, count, request.priority, request.smt) or 0)
 
 

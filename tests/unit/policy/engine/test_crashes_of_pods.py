@@ -46,6 +46,22 @@ def test_who_had_cpus_of_its_pod_for_itself_has_the_same_ones_again(
         assert after_a_crash(node, one, containers, order) == had, order
 
 
+def test_who_is_back_with_fewer_cpus_of_its_pod_leaves_the_others_those_that_they_had() -> None:
+    for order in permutations("abc"):
+        node, one = Node(), pod(whole(4), wish="pod-pool.pinfold.dev/pod=true")
+        containers = {
+            name: container(one, name, whole(count, memory=GIB // 2))
+            for name, count in zip("abc", (1, 1, 2), strict=True)
+        }
+        node.create(*containers.values())
+        assert [node.cpus(one, name) for name in "abc"] == ["4", "5", "6-7"]
+        for name in containers:
+            node.stop(one, name)
+        containers["c"] = replace(containers["c"], resources=whole(1, memory=GIB // 2))
+        node.create(*[again(containers[name]) for name in order])
+        assert [node.cpus(one, f"{name}-1") for name in "abc"] == ["4", "5", "6"], order
+
+
 def test_an_init_container_that_has_ended_keeps_no_cpus_from_who_comes_then() -> None:
     node, one = Node(), pod(whole(4), wish="pod-pool.pinfold.dev/pod=true")
     node.create(container(one, "init", whole(3, memory=GIB)))
