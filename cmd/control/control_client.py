@@ -36,6 +36,8 @@ _SECONDS: Final = 20.0
 _PROBE_SECONDS_MAX: Final = 5.0
 _LEAST_SECONDS: Final = 0.001
 _ANSWER_BYTES_MAX: Final = 1 << 26
+_PROMISE_BYTES_MAX: Final = 1 << 15
+"""Of a promise. Where it is longer, the rules that it mends are left out: strangers write them."""
 _CHUNK_BYTES: Final = 1 << 16
 _INVALID_ARGUMENT, _DEADLINE_EXCEEDED, _UNAVAILABLE = 3, 4, 14
 """Source: gRPC, "Status codes and their use"."""
@@ -100,7 +102,7 @@ class ControlClient:
 
         `promised`: the step of a plan that this is, and those for the sake of which it is made.
         """
-        told = msgspec.json.encode(promised).decode() if promised else ""
+        told = _promise(promised)
         fields: dict[int, str | int] = {1: container_id, 2: from_pool, 3: to_pool}
         fields |= {4: moves_exclusive, 5: told}
         return self._ask("Move", fields, MoveDocument)
@@ -226,6 +228,15 @@ def _is_something_else(path: Path) -> bool:
         return not stat.S_ISSOCK(path.stat().st_mode)
     except OSError:
         return False
+
+
+def _promise(steps: Sequence[PlannedMoveDocument]) -> str:
+    if not steps:
+        return ""
+    told = msgspec.json.encode(steps)
+    if len(told) > _PROMISE_BYTES_MAX:
+        told = msgspec.json.encode([msgspec.structs.replace(one, mends=()) for one in steps])
+    return told.decode()
 
 
 def usual_path(places: Sequence[Path]) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec import structs
 
 from pinfold.cmd.commands.saved_node import saved_engine
 from pinfold.cmd.control.container_names import ControlRequestError
@@ -218,6 +219,13 @@ def test_a_promise_of_more_steps_than_a_plan_has_for_one_is_refused(node: AskedN
     with pytest.raises(ControlError, match=f"promised: {NEEDED_MAX + 1} moves"):
         node.client.move(node.id_of("db"), "socket #0", "socket #1", promised=steps)
     assert node.client.move(node.id_of("db"), "socket #0", "socket #1").moved
+
+
+def test_a_move_is_made_however_long_the_rules_are_that_it_mends(node: AskedNode) -> None:
+    """Strangers write them, and a request holds only so much."""
+    (step,) = move_documents(moves_of(node))
+    promised = [structs.replace(step, mends=(70_000 * "x",))]
+    assert node.client.move(node.id_of("db"), "socket #0", "socket #1", promised=promised).moved
 
 
 def test_a_move_that_the_runtime_does_not_make_stops_the_rest(node: AskedNode) -> None:
