@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import NamedTuple
 
+from ..cpus.cpu_blocks import lowest_bits
 from ..model.grant import Grant
 from ..pools.pool_tree import PoolTree
 from .kept_cpus import KeptCpus
@@ -122,7 +123,7 @@ class SpareCpus:
         keeping = self._keeping
         if 1000 * ((cpus & keeping.spare).bit_count() - count) >= milli:
             return milli
-        own = lowest(keeping.spared(cpus, count), count)
+        own = lowest_bits(keeping.spared(cpus, count), count)
         return 0 if own.bit_count() < count else self._grantable(own, cpus, milli)
 
     def grantable_beside(self, own: int, cpus: int, milli: int) -> int:
@@ -196,15 +197,3 @@ class SpareCpus:
             if count > 0:
                 asking[cpus] = asking.get(cpus, 0) + count
         return KeptCpus(free[-1], shares, asking)
-
-
-def lowest(cpus: int, count: int) -> int:
-    """The lowest of some cpus, at most so many."""
-    if cpus.bit_count() <= count:
-        return cpus
-    found = 0
-    for _ in range(count):
-        one = cpus & -cpus
-        found |= one
-        cpus ^= one
-    return found
