@@ -22,8 +22,8 @@ from .wire_socket import WireSocket
 _QUIET_SECONDS: Final = 0.04
 """What nobody waits for is begun once the runtime has sent nothing for so long: each waking for it
 alone finds nothing in the processor's caches."""
-_LEFT_SECONDS: Final = 0.05
-"""Or once it was left lying for so long."""
+_LEFT_SECONDS: Final = 0.25
+"""Or once it was left lying for so long: pieces that are done together take half of the time."""
 _UNTOLD_MAX: Final = 1024
 """So many reports wait behind one that takes its time; of more, the newest."""
 
@@ -241,9 +241,8 @@ class Session:
         self._tell()
         if not owner.left or self._unread:
             return
-        # Behind an event that was only told the thread is awake, and the runtime has other work.
-        # And the one that reads could not do what is left while another one was at work.
-        if is_held or not self._turns.is_reader:
+        # The one that reads could not do what is left while another one was at work.
+        if not self._turns.is_reader:
             self._tidy(is_quiet=True)
 
     def _due(self, away_since: float) -> float:
