@@ -6,6 +6,7 @@ counts as acknowledged where it was read back from the kernel, or where the runt
 update of a container that was running already when the update was sent.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -317,14 +318,22 @@ class Acknowledgements:
 
     def counts(self) -> PinningCounts:
         """Running containers, counted by their state. O(containers)."""
-        running = [one for one in self._entries.values() if one.is_running]
+        # They are many, and in few states: an enum's member is found by a slow way.
+        states = Counter(
+            [
+                (one.stage, one.acknowledged == one.wanted, one.failures > 0)
+                for one in self._entries.values()
+                if one.is_running
+            ]
+        )
+        acknowledged = waiting = failing = blind = 0
+        for (stage, is_acknowledged, is_failing), count in states.items():
+            acknowledged += count * is_acknowledged
+            waiting += count * (stage in (Stage.TELL, Stage.FLIGHT))
+            failing += count * is_failing
+            blind += count * (stage is Stage.REST and not is_acknowledged)
         return PinningCounts(
-            acknowledged=sum([one.acknowledged == one.wanted for one in running]),
-            waiting=sum([one.stage in (Stage.TELL, Stage.FLIGHT) for one in running]),
-            failing=sum([one.failures > 0 for one in running]),
-            blind=sum(
-                [one.stage is Stage.REST and one.acknowledged != one.wanted for one in running]
-            ),
+            acknowledged=acknowledged, waiting=waiting, failing=failing, blind=blind
         )
 
     def _want(self, pinnings: Mapping[ContainerId, Pinning]) -> dict[ContainerId, PinState]:
