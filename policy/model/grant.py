@@ -1,7 +1,7 @@
 """Grants and refusals: what a container holds of which pool, or why it got nothing."""
 
 import enum
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
 from msgspec import Struct
 
@@ -12,6 +12,9 @@ from .request import CpuType
 
 PoolId = NewType("PoolId", int)
 """The index of a pool in the pools of its tree: children come before their parents."""
+
+_NORMAL: Final = CpuType.NORMAL
+"""By its name in the enum it takes five times as long to find, for hundreds of grants an event."""
 
 
 class GrantKind(enum.Enum):
@@ -74,7 +77,7 @@ class Grant(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def has_shared_part(self) -> bool:
         """Whether it runs on sharable cpus, alone or beside its exclusive ones."""
-        return self.cpu_type is CpuType.NORMAL and (
+        return self.cpu_type is _NORMAL and (
             self.shared_milli > 0 or not self.exclusive.mask
         )
 
@@ -86,7 +89,7 @@ class Grant(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def can_use_idle_cpus(self) -> bool:
         """Whether idle cpus are for it, where it wants some: all its cpus are shared ones."""
-        shares = self.cpu_type is CpuType.NORMAL and not self.exclusive and self.pen is None
+        shares = self.cpu_type is _NORMAL and not self.exclusive and self.pen is None
         return shares and not self.is_strict
 
     @property
@@ -95,7 +98,7 @@ class Grant(Struct, frozen=True, kw_only=True, gc=False):
         return (
             self.within is None
             and not self.exclusive.mask
-            and self.cpu_type is CpuType.NORMAL
+            and self.cpu_type is _NORMAL
             and self.idle_level is None
             and not self.rest.mask
             and not self.hide_hyperthreads
