@@ -319,12 +319,9 @@ class Acknowledgements:
     def counts(self) -> PinningCounts:
         """Running containers, counted by their state. O(containers)."""
         # They are many, and in few states: an enum's member is found by a slow way.
+        running = [one for one in self._entries.values() if one.is_running]
         states = Counter(
-            [
-                (one.stage, one.acknowledged == one.wanted, one.failures > 0)
-                for one in self._entries.values()
-                if one.is_running
-            ]
+            [(one.stage, one.acknowledged == one.wanted, one.failures > 0) for one in running]
         )
         acknowledged = waiting = failing = blind = 0
         for (stage, is_acknowledged, is_failing), count in states.items():

@@ -372,16 +372,9 @@ class Service:
         pod: nri_pb2.PodSandbox,
         container: nri_pb2.Container,
     ) -> None:
-        effect, events, reader = event.effect, self._events, self._reader
-        if effect is None:
-            return
-
-        def work() -> None:
-            effect(events, reader, pod, container)
-            # The runtime has its answer and other work, and this thread is awake.
-            events.policy.prepare()
-
-        served.notice = Turn(event.method, work)
+        if event.effect is not None:
+            work = partial(event.take_effect, self._events, self._reader, pod, container)
+            served.notice = Turn(event.method, work)
 
     def _ask(
         self,

@@ -24,13 +24,7 @@ from .adoption import Advice
 from .allocator import Allocator
 from .decision import Adopted, Decision
 from .notes import note_placement
-from .readoption import (
-    Listed,
-    Usability,
-    carried_over,
-    readopted,
-    with_repetition,
-)
+from .readoption import Listed, Usability, carried_over, readopted, with_repetition
 from .restoration import restore
 from .snapshot import Snapshot
 

@@ -77,9 +77,7 @@ class Grant(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def has_shared_part(self) -> bool:
         """Whether it runs on sharable cpus, alone or beside its exclusive ones."""
-        return self.cpu_type is _NORMAL and (
-            self.shared_milli > 0 or not self.exclusive.mask
-        )
+        return self.cpu_type is _NORMAL and (self.shared_milli > 0 or not self.exclusive.mask)
 
     @property
     def has_own_cpus_alone(self) -> bool:
