@@ -12,6 +12,7 @@ from ....topology.model.machine import Level
 from ....topology.sets.cpuset import CpuSet
 from ...model.container import Container, ContainerId
 from ...pools.domains import Domains
+from ...rules.podaffinity.term import Term
 from ...rules.pulls import Pulls
 from .barrier import Barrier
 from .restriction import Restriction, ids_in_the_way
@@ -36,6 +37,10 @@ class Companions(Struct, frozen=True, kw_only=True):
     rule: Restriction
     """The rule that says so."""
     containers: Sequence[Container] = ()
+    places: int = 0
+    """The same, and those that hold nothing, as a set of residents."""
+    waivers: tuple[Term, ...] = ()
+    """The terms that all have to be about the newcomer, too, for it to be the first of them."""
 
 
 class _Sharing(NamedTuple):

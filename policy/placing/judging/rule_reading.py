@@ -1,7 +1,7 @@
 """Readings of all rules that say something of one newcomer."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Final, TypedDict, Unpack
 
@@ -24,7 +24,7 @@ from ...rules.podaffinity.rule_set import (
     is_lasting,
 )
 from ...rules.podaffinity.standing_rules import StandingRule
-from ...rules.podaffinity.term import Term
+from ...rules.podaffinity.term import Term, are_about_owner
 from ...rules.podaffinity.term_selection import instances, select_counted, select_term
 from ...rules.pulls import SCALE, Pulls
 from .barrier import Barrier, BarrierOwners
@@ -141,9 +141,10 @@ class RuleReading(Struct):
             places = [reduce(int.__and__, places)] * len(rules)
         for rule, selected in zip(rules, places, strict=True):
             matches = self.whereabouts.placed(selected)
+            waivers = tuple([one.term for one in rules]) if is_strict else (rule.term,)
             if matches:
-                self._stay_with(rule, matches, selected)
-            elif not self._includes_itself(rules if is_strict else (rule,)):
+                self._stay_with(rule, matches, selected, waivers)
+            elif not are_about_owner(waivers, self.container):
                 self._restrict(
                     rule.term.text,
                     ABSENT_OF_ALL if is_strict and len(rules) > 1 else ABSENT,
@@ -151,11 +152,13 @@ class RuleReading(Struct):
                     is_lasting=is_lasting(rule),
                 )
 
-    def _includes_itself(self, rules: Iterable[RequiredTerm]) -> bool:
-        """Whether rules are about the newcomer, too: it may be the first of its group."""
-        return all(one.term.includes(self.container, self.container) for one in rules)
-
-    def _stay_with(self, rule: RequiredTerm, matches: Sequence[Container], places: int) -> None:
+    def _stay_with(
+        self,
+        rule: RequiredTerm,
+        matches: Sequence[Container],
+        places: int,
+        waivers: tuple[Term, ...],
+    ) -> None:
         domains, term, level = self.books.domains, rule.term, rule.term.level
         presence = self.whereabouts.cpus(places)
         allowed = domains.covering(level, presence)
@@ -175,7 +178,15 @@ class RuleReading(Struct):
         own = self.whereabouts.exclusive(places)
         shared, told = presence & ~own, self.own[-1]
         self.companions.append(
-            Companions(level=level, own=own, shared=shared, rule=told, containers=matches)
+            Companions(
+                level=level,
+                own=own,
+                shared=shared,
+                rule=told,
+                containers=matches,
+                places=places,
+                waivers=waivers,
+            )
         )
 
     def _choices(self, level: Level, allowed: int, size: int) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Terms: which other containers a rule is about, and at which level of the machine."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -130,6 +130,11 @@ class Term:
         if len(names) * len(labels) > _KEYS_MAX:
             names = ("",)
         return tuple(IndexKey(name, *label) for name in names for label in labels)
+
+
+def are_about_owner(terms: Iterable[Term], owner: Container) -> bool:
+    """Whether all these terms of a container are about itself, too: it may be the first of all."""
+    return all([one.includes(owner, owner) for one in terms])
 
 
 def sought_keys(

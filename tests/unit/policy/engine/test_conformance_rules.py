@@ -648,12 +648,14 @@ def test_a_refusal_names_nobody_alone_less_of_whom_its_spread_allows_less_elsewh
     placed(engine, dog := container_of("dog", 1, app="web", annotations=nodes[1]))
     rules = {**apart(term("socket", labelSelector={"matchLabels": {"is": "wolf"}})), **even("numa")}
     sheep = container_of("sheep", 1, rules, app="web", fails=True, annotations=nodes[1])
-    both_are_needed(engine, sheep, wolf, dog)
+    both_are_needed(engine, sheep, wolf, dog, "all of")
 
 
-def both_are_needed(engine: Engine, newcomer: Container, first: Container, last: Container) -> None:
+def both_are_needed(
+    engine: Engine, newcomer: Container, first: Container, last: Container, part: str
+) -> None:
     """A newcomer is refused, both are named for it, and it has a place once both are gone."""
-    named = f"some of {first.path}, {last.path}"
+    named = f"{part} {first.path}, {last.path}"
     assert reason(engine.create(newcomer)).endswith(f"to make room, stop or move {named}")
     for one in (first, last):
         engine.remove(newcomer.id)
@@ -671,7 +673,7 @@ def test_a_refusal_names_nobody_alone_whose_cpus_others_would_share_that_its_spr
     placed(engine, dog := container_of("dog", 0.1, app="web"))
     rules = {**apart(term("socket", "wolf")), **even("core")}
     sheep = container_of("sheep", 0.1, rules, app="web", fails=True)
-    both_are_needed(engine, sheep, wolf, dog)
+    both_are_needed(engine, sheep, wolf, dog, "some of")
 
 
 def test_a_refusal_says_where_spread_would_allow_one_more() -> None:

@@ -39,6 +39,8 @@ OTHER = container_of("other", 1, annotations=HERE)
 SHARER = container_of("sharer", 2, annotations=HERE, shares=True)
 AWAY = container_of("away", 3, annotations=THERE)
 FAR = container_of("far", 1, annotations=THERE)
+PEER = container_of("peer", 2, app="peer", annotations=HERE)
+OTHER_PEER = container_of("other-peer", 2, app="peer", annotations=HERE)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +134,73 @@ FAR = container_of("far", 1, annotations=THERE)
             container_of("it", 1, near(term("numa", "friend")), fails=True),
             "",
             id="nobody where whom it must be with has all",
+        ),
+        pytest.param(
+            (PEER, OTHER_PEER),
+            container_of("it", 1, near(term("numa", "peer")), fails=True),
+            "one of default/other-peer/main, default/peer/main",
+            id="either of two whom it must be with, and who have all",
+        ),
+        pytest.param(
+            (PEER, OTHER_PEER),
+            container_of("it", 3, near(term("numa", "peer")), fails=True),
+            "",
+            id="neither of two whom it must be with where one leaves too little",
+        ),
+        pytest.param(
+            (PEER, SMALL, container_of("third", 1, app="peer", annotations=HERE)),
+            container_of("it", 1, near(term("numa", "peer")), fails=True),
+            "default/small/main",
+            id="who fills the NUMA node before whom it must be with",
+        ),
+        pytest.param(
+            (PEER, container_of("away-peer", 2, app="peer", annotations=THERE), SMALL, OTHER, FAR),
+            container_of("it", 1, near(term("numa", "peer")), fails=True),
+            "one of default/far/main, default/other/main, default/small/main",
+            id="whoever fills one of two NUMA nodes with those whom it must be with",
+        ),
+        pytest.param(
+            (
+                PEER,
+                container_of("shy", 1, apart(term("numa", "it")), app="peer", annotations=HERE),
+            ),
+            container_of("it", 1, near(term("numa", "peer")), fails=True),
+            "default/shy/main",
+            id="whom it must be with and whose own rule keeps it away, where another one is there",
+        ),
+        pytest.param(
+            (container_of("shy", 1, apart(term("numa", "it")), app="peer", annotations=HERE),),
+            container_of("it", 1, near(term("numa", "peer")), fails=True),
+            "",
+            id="nobody where the only one whom it must be with keeps it away",
+        ),
+        pytest.param(
+            (container_of("first", 1, app="it", annotations=HERE), FAR),
+            container_of("it", 1, near(term("numa", "it"), term("numa", "far")), fails=True),
+            "default/first/main",
+            id="of two in two NUMA nodes the one of its own group, of which it may be the first",
+        ),
+        pytest.param(
+            (FRIEND, FAR),
+            container_of("it", 1, near(term("numa", "friend"), term("numa", "far")), fails=True),
+            "",
+            id="neither of two whom it must be with in two NUMA nodes",
+        ),
+        pytest.param(
+            (
+                FRIEND,
+                container_of("two-of-both", 1, app="friend", annotations=THERE),
+                container_of("both", 2, app="far", annotations=THERE),
+            ),
+            container_of("it", 1, near(term("numa", "friend"), term("numa", "far")), fails=True),
+            "",
+            id="nobody of whom each is the only one there",
+        ),
+        pytest.param(
+            (container_of("whole", 4, app="it", annotations=HERE),),
+            container_of("it", 1, near(term("numa", "it")), fails=True),
+            "default/whole/main",
+            id="the only one of its own group, who has all",
         ),
     ],
 )
@@ -374,3 +443,48 @@ def test_a_refusal_names_those_too_many_where_a_spread_rule_leaves_no_place(
     it = container_of("it", 0.3, spread("x", skew), app="x", annotations=HERE, fails=True)
     _, _, names = reason(engine.create(it)).partition(MAKE_ROOM)
     assert names == told
+
+
+def test_a_refusal_names_on_whose_cpus_those_would_be_whom_the_newcomer_must_be_with() -> None:
+    engine = engine_of("socket:1 core:4 thread:2 mem:4G", "cpuset:7")
+    placed(engine, container_of("friend", 0.5))
+    placed(engine, container_of("big", 6))
+    it = container_of("it", 1, near(term("core", "friend")), fails=True)
+    _, _, names = reason(engine.create(it)).partition(MAKE_ROOM)
+    assert names == "default/big/main"
+    engine.remove(it.id)
+    engine.stop(container_of("big").id)
+    placed(engine, it)
+
+
+def test_where_it_need_not_be_with_them_those_are_named_after_all_others() -> None:
+    engine = engine_of(NODES, "cpuset:7")
+    for one in (PEER, OTHER_PEER, AWAY):
+        placed(engine, one)
+    it = container_of("it", 1, near(term("numa", "peer")))
+    _, _, names = reason(engine.create(it)).partition(MAKE_ROOM)
+    assert names == "default/away/main"
+    engine.remove(it.id)
+    engine = engine_of(NODES, "cpuset:7")
+    for one in (PEER, OTHER_PEER, container_of("more", 3, app="peer", annotations=THERE)):
+        placed(engine, one)
+    _, _, names = reason(engine.create(it)).partition(MAKE_ROOM)
+    assert names == "one of default/other-peer/main, default/peer/main, default/more/main"
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        pytest.param({"app": "a"}, "", id="not of one that is no first of all"),
+        pytest.param({"app": "a", "tier": "x"}, "default/both/main", id="of the first of all"),
+    ],
+)
+def test_as_kubernetes_code_has_it_all_rules_are_waived_or_none(
+    labels: dict[str, str], told: str
+) -> None:
+    engine = engine_of(NODES, "cpuset:7", kubeCompat="strict")
+    both = container_of("both", 4, app="a", labels={"tier": "x"}, annotations=HERE)
+    placed(engine, both)
+    tier = term("numa", labelSelector={"matchLabels": {"tier": "x"}})
+    it = container_of("it", 1, near(term("numa", "a"), tier), labels=labels, fails=True)
+    assert reason(engine.create(it)).partition(MAKE_ROOM)[2] == told

@@ -1,0 +1,234 @@
+"""Remaining rules: what rules say of a newcomer once some residents have left."""
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from ...books.books import Books
+from ...books.whereabouts import Whereabouts
+from ...model.container import ContainerId
+from ...rules.podaffinity.term import are_about_owner
+from .barrier import Barrier, BarrierOwners
+from .judgement import OWNERS_MAX, Companions, Judgement
+from .restriction import Restriction
+from .spread_counts import SpreadCounts
+
+
+class Freed(NamedTuple):
+    """Cpus that are left to others once residents have left."""
+
+    shared: int
+    """A mask of all cpus that are nobody's own then."""
+    is_anybodys: bool
+    """Whether nobody kept away from them, by their rules or its own, and comes to have more."""
+
+
+NOTHING_FREED: Final = Freed(shared=0, is_anybodys=True)
+
+_WAIVED: Final = Restriction(text="", owner="", owner_id=ContainerId(""), can_break=True, wanted="")
+"""In place of required affinity of the first of a group."""
+
+
+class RemainingRules:
+    """Rules about a newcomer without what some residents have to do with them; nothing changes."""
+
+    def __init__(self, books: Books) -> None:
+        """Reads the books, in which everybody is still there."""
+        self._books = books
+
+    def without(
+        self,
+        rules: Judgement,
+        leaving: Collection[ContainerId],
+        freed: Freed,
+        after: Books | None = None,
+    ) -> Judgement:
+        """The rules that are left. `after`: books in which those hold nothing.
+
+        Without these no rule comes to say more: all whom the newcomer must be with are taken to
+        stay, and nobody is missed by a spread rule that leaves it all domains.
+        """
+        if after is not None and rules.companions:
+            rules = self._beside_without(rules, leaving, freed, after)
+        own = [self._own_without(one, leaving, freed) for one in rules.own]
+        if after is not None:
+            even = [one for one in rules.spreads if not one.full]
+            own += [self._uneven_without(one, rules, leaving) for one in even]
+        barriers = [self._barrier_without(one, leaving, freed) for one in rules.barriers]
+        return replace(
+            rules,
+            own=tuple([one for one in own if one is not None]),
+            barriers=tuple([one for one in barriers if one is not None]),
+        )
+
+    def may_make_uneven(
+        self, rules: Judgement, leaving: Collection[ContainerId], freed: Freed
+    ) -> bool:
+        """Whether whom spread rules count may be in more domains once some residents have left.
+
+        As those share cpus that are given back.
+        """
+        ledger = self._books.ledger
+        if not any(ledger.counted(one).exclusive for one in leaving):
+            return False
+        return any([self._spreads_wider(one, leaving, freed) for one in rules.spreads])
+
+    def _spreads_wider(
+        self, spread: SpreadCounts, leaving: Collection[ContainerId], freed: Freed
+    ) -> bool:
+        books, ledger, domains = self._books, self._books.ledger, self._books.domains
+        sharers = [
+            one
+            for one in books.affinity.residents.ids(spread.counted)
+            if one in ledger.grants and one not in leaving and ledger.counted(one).has_shared_part
+        ]
+        if len(sharers) > OWNERS_MAX:
+            return True
+        for one in sharers:
+            more = domains.indexes(spread.rule.level, self.gained(one, freed))
+            if more & ~domains.indexes(spread.rule.level, books.reach(one)):
+                return True
+        return False
+
+    def gained(self, container_id: ContainerId, freed: Freed) -> int:
+        """The cpus that a resident shares once others have left, and may not have now."""
+        ledger = self._books.ledger
+        if container_id not in ledger.grants:
+            return 0
+        grant = ledger.counted(container_id)
+        if not grant.has_shared_part:
+            return 0
+        cpus = self._books.tree.masks[grant.pool_id] & freed.shared
+        if grant.within is not None and freed.is_anybodys:
+            cpus &= grant.within.mask
+        # Else it may have been narrowed for somebody who leaves.
+        return cpus & ~self._books.reach(container_id)
+
+    def _surely_gained(self, container_id: ContainerId, freed: Freed) -> int:
+        """The same, where nothing but its pool bounds it: it is there then."""
+        grant = self._books.ledger.counted(container_id)
+        is_plain = grant.within is None and grant.idle_level is None and not grant.rest
+        return self.gained(container_id, freed) if is_plain else 0
+
+    def _beside_without(
+        self, rules: Judgement, leaving: Collection[ContainerId], freed: Freed, after: Books
+    ) -> Judgement:
+        """The rules where some leave whom the newcomer must be with, or are elsewhere, too."""
+        around, beside = Whereabouts(after), dict[str, Companions]()
+        for one in rules.companions:
+            gained = 0
+            if one.rule.forbidden & freed.shared and len(one.containers) <= OWNERS_MAX:
+                for other in one.containers:
+                    gained |= self._surely_gained(other.id, freed)
+            if gained or any([other.id in leaving for other in one.containers]):
+                beside[one.rule.name] = self._now_beside(one, around, gained)
+        if not beside:
+            return replace(rules, kept=after.ledger.owed)
+        own: list[Restriction] = []
+        for rule in rules.own:
+            found = beside.get(rule.name)
+            if found is None:
+                own.append(rule)
+            elif found.rule is not _WAIVED:
+                now = found.rule
+                own.append(replace(rule, forbidden=now.forbidden, choices=now.choices))
+        companions = [beside.get(one.rule.name, one) for one in rules.companions]
+        return replace(
+            rules,
+            own=tuple(own),
+            companions=tuple([one for one in companions if one.containers]),
+            kept=after.ledger.owed,
+        )
+
+    def _now_beside(self, one: Companions, around: Whereabouts, gained: int) -> Companions:
+        """Companions as they are once some have left. `gained`: cpus that they share then, too.
+
+        Nobody where the rule is waived then, or cannot be met.
+        """
+        rest, rule, domains = around.placed(one.places), one.rule, self._books.domains
+        everything = self._books.tree.root.cpus.mask
+        if not rest:
+            nowhere = replace(rule, forbidden=everything, choices=())
+            is_waived = self._is_first(one)
+            return replace(one, rule=_WAIVED if is_waived else nowhere, containers=())
+        presence, own = around.cpus(one.places) | gained, around.exclusive(one.places)
+        allowed = domains.covering(one.level, presence)
+        choices = domains.masks(one.level) if rule.choices else ()
+        return replace(
+            one,
+            own=own,
+            shared=presence & ~own,
+            rule=replace(
+                rule,
+                forbidden=everything & ~allowed,
+                choices=tuple([domain for domain in choices if domain & allowed]),
+            ),
+            containers=rest,
+        )
+
+    def _is_first(self, one: Companions) -> bool:
+        """Whether the newcomer may be the first of a group in which there is nobody else."""
+        residents, owner_id = self._books.affinity.residents, one.rule.owner_id
+        is_known = owner_id in residents
+        return is_known and are_about_owner(one.waivers, residents.container(owner_id))
+
+    def _own_without(
+        self, rule: Restriction, leaving: Collection[ContainerId], freed: Freed
+    ) -> Restriction | None:
+        if rule.spread is not None:
+            return self._spread_without(rule, rule.spread, leaving)
+        if not rule.blockers:
+            return rule
+        rest = [one for one in rule.blockers if one.id not in leaving]
+        cpus = 0
+        for one, reach in zip(rest, self._books.reaches([one.id for one in rest]), strict=True):
+            cpus |= reach | self.gained(one.id, freed)
+        forbidden = self._books.domains.covering(rule.level, cpus)
+        return replace(rule, forbidden=forbidden, blockers=tuple(rest)) if rest else None
+
+    def _spread_without(
+        self, rule: Restriction, spread: SpreadCounts, leaving: Collection[ContainerId]
+    ) -> Restriction | None:
+        left = self._counts_without(spread, leaving)
+        forbidden = self._books.domains.members(spread.rule.level, left.full)
+        return replace(rule, forbidden=forbidden, spread=left) if forbidden else None
+
+    def _uneven_without(
+        self, spread: SpreadCounts, rules: Judgement, leaving: Collection[ContainerId]
+    ) -> Restriction | None:
+        """A spread rule that leaves all domains, and then those alone with the fewest."""
+        left = self._counts_without(spread, leaving)
+        if not left.full:
+            return None
+        return Restriction(
+            text=spread.rule.text,
+            owner="",
+            owner_id=rules.newcomer or ContainerId(""),
+            can_break=False,
+            wanted="",
+            forbidden=self._books.domains.members(spread.rule.level, left.full),
+            spread=left,
+        )
+
+    def _counts_without(
+        self, spread: SpreadCounts, leaving: Collection[ContainerId]
+    ) -> SpreadCounts:
+        """What a spread rule counts once some residents have left."""
+        books, residents = self._books, self._books.affinity.residents
+        gone = [one for one in leaving if residents.place(one) & spread.counted]
+        reaches = books.reaches(gone)
+        return spread.without([books.domains.indexes(spread.rule.level, one) for one in reaches])
+
+    def _barrier_without(
+        self, barrier: Barrier, leaving: Collection[ContainerId], freed: Freed
+    ) -> Barrier | None:
+        rest = {
+            one: (container, cpus | self.gained(one, freed))
+            for one, (container, cpus) in barrier.owners.items()
+            if one not in leaving
+        }
+        of = barrier.insisting
+        owners = BarrierOwners.of(rest, of.can_break, of.are_systems)
+        forbidden = self._books.domains.covering(barrier.level, owners.cpus)
+        return replace(barrier, forbidden=forbidden, insisting=owners) if rest else None
