@@ -121,9 +121,11 @@ class DepartureSearch:
             is_enough = blockers and self._is_room_without(blockers)
             return Departure(blockers, Needed.SOME) if is_enough else None
         together = self._together(blockers)
-        if together:
+        alone: Sequence[Container] = ()
+        if together or self._judgement.spreads:
+            # One may be enough where many are not: what is spread may be uneven without these.
             alone = self._alone(candidates.singles(blockers, are_few=self._is_few))
-        else:
+        if not (alone or together):
             alone = self._alone(candidates.neighbours())
         alone = alone or self._alone(candidates.partners())
         if alone:
@@ -205,13 +207,14 @@ class DepartureSearch:
         rules = self._remaining.without(everybody, ids, freed, after)
         # Else it depends on what others do first.
         is_quiet = not any(self._remaining.gained(one, freed) for one in rules.kept_apart())
+        may_clear = is_quiet and not (self._is_much or self._is_few)
         if self._may_hold(rules, after.ledger):
             self._tries -= 1
-            if self._has_room(after, rules, is_quiet and not (self._is_much or self._is_few)):
+            if self._has_room(after, rules, may_clear):
                 return _Trial.ROOM
         # Whom somebody must be near may make way once that one is gone.
         rules_gone = [rule for one in ids for rule in books.standing.of(one).required]
-        is_sure = is_quiet and not self._is_few and all(one.is_anti for one in rules_gone)
+        is_sure = is_quiet and not self._is_few and all([one.is_anti for one in rules_gone])
         # Whoever was narrowed has more, or is narrowed otherwise, once others have left.
         is_sure &= not books.ledger.narrowed.ids
         # Of very many it is not asked whether they share more cpus then.

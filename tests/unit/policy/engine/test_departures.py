@@ -488,3 +488,15 @@ def test_as_kubernetes_code_has_it_all_rules_are_waived_or_none(
     tier = term("numa", labelSelector={"matchLabels": {"tier": "x"}})
     it = container_of("it", 1, near(term("numa", "a"), tier), labels=labels, fails=True)
     assert reason(engine.create(it)).partition(MAKE_ROOM)[2] == told
+
+
+def test_one_is_named_where_a_spread_rule_allows_less_without_all_who_are_in_the_way() -> None:
+    engine = engine_of(NODES, "cpuset:7")
+    keeper = container_of("keeper", 1, app="x", labels={"is": "keeper"}, annotations=THERE)
+    counted = container_of("counted", 1, app="x", annotations=HERE)
+    for one in (counted, keeper, container_of("far", 2, annotations=THERE)):
+        placed(engine, one)
+    beside = near(term("numa", labelSelector={"matchLabels": {"is": "keeper"}}))
+    away = apart(term("core", labelSelector={"matchLabels": {"pod.name": "counted"}}))
+    it = container_of("it", 1, {**beside, **away, **spread("x")}, app="x", fails=True)
+    assert reason(engine.create(it)).partition(MAKE_ROOM)[2] == "default/far/main"
