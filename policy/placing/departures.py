@@ -29,6 +29,9 @@ _GLANCES_MAX: Final = 4
 """For each trial so many residents are thought of; most would surely leave too few cpus."""
 _LOOKS_MAX: Final = 1200
 """So many pools, or domains where these are more, are looked at in all trials."""
+_CLEARINGS_MAX: Final = 240_000
+"""So many pools are looked at in all trials in which residents make way: where many go up from one
+into another, each of these is measured anew for each."""
 _FEW_TRIES: Final = 4
 """Where there are no more, no resident makes way in one: that would cost more than all the rest."""
 
@@ -103,6 +106,8 @@ class DepartureSearch:
         self._tries = max(2, min(_TRIES_MAX, _LOOKS_MAX // self._looks()))
         self._is_few = self._tries <= _FEW_TRIES
         self._glances = _GLANCES_MAX * self._tries
+        is_cheap = not (self._is_few or self._is_much)
+        self._clearings = is_cheap * (_CLEARINGS_MAX // len(books.tree.pools) ** 3)
         self._trials = {frozenset[ContainerId](): _Trial.SURELY_NONE}
         """Ends of trials, by the residents that left."""
 
@@ -207,14 +212,15 @@ class DepartureSearch:
         rules = self._remaining.without(everybody, ids, freed, after)
         # Else it depends on what others do first.
         is_quiet = not any(self._remaining.gained(one, freed) for one in rules.kept_apart())
-        may_clear = is_quiet and not (self._is_much or self._is_few)
+        may_clear = is_quiet and self._clearings > 0
         if self._may_hold(rules, after.ledger):
             self._tries -= 1
+            self._clearings -= may_clear
             if self._has_room(after, rules, may_clear):
                 return _Trial.ROOM
         # Whom somebody must be near may make way once that one is gone.
         rules_gone = [rule for one in ids for rule in books.standing.of(one).required]
-        is_sure = is_quiet and not self._is_few and all([one.is_anti for one in rules_gone])
+        is_sure = may_clear and all([one.is_anti for one in rules_gone])
         # Whoever was narrowed has more, or is narrowed otherwise, once others have left.
         is_sure &= not books.ledger.narrowed.ids
         # Of very many it is not asked whether they share more cpus then.

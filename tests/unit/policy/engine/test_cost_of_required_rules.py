@@ -202,6 +202,23 @@ def test_who_fills_a_machine_is_sorted_once_for_all_trials_of_a_refusal() -> Non
     assert modules.count("pinfold.policy.model.container") < 1.5 * sharers
 
 
+def test_on_a_machine_of_very_many_pools_nobody_makes_way_in_trials_of_a_refusal() -> None:
+    engine = engine_of("socket:2 numa:8 l3:4 core:4 mem:32G")
+    for number in range(200):
+        engine.create(container_of(f"sharer{number}", 0.5, app=f"app{number % 40}"))
+    for number in range(256):
+        owner = container_of(f"owner{number}", 1)
+        if isinstance(engine.create(owner).result, Refusal):
+            engine.remove(owner.id)
+            break
+    newcomer = container_of("newcomer", 3, apart(term("numa", "app1")), fails=True)
+    refusals: list[Decision] = []
+    modules = called_modules(lambda: refusals.append(engine.create(newcomer)))
+    assert isinstance(refusals[0].result, Refusal)
+    assert modules.count("pinfold.policy.placing.departures")
+    assert modules.count("pinfold.policy.placing.lifting") < 500
+
+
 def test_a_look_at_rules_required_during_execution_words_none_that_nobody_is_told() -> None:
     engine = engine_of("socket:1 numa:1 core:8 thread:2 mem:32G")
     rules = {"podAntiAffinity": {LASTING: [term("core", "web")]}}
