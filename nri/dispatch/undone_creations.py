@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ...policy.engine.adoption import instance_key
 from ...policy.model.container import Container
+from ...policy.model.instances import instance_key
 from .report import CreationUndone
 
 _KNOWN_MAX: Final = 1000

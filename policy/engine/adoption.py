@@ -13,7 +13,7 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.cpu_ledger import Ledger
 from ..books.named_cpus import claimed_part, left_of_share
 from ..cpus.picker import CpuPicker
-from ..model.container import Container, ContainerId, ContainerState, QosClass, Resources
+from ..model.container import Container, ContainerId, QosClass, Resources
 from ..model.grant import Grant
 from ..model.request import CpuType, Request
 from ..pools.pool_tree import Pool
@@ -21,7 +21,6 @@ from ..pools.pool_tree import Pool
 KEPT: Final = "kept"
 """The criterion of a decision that leaves a running container what it had."""
 _UNMET_CHARACTERS_MAX: Final = 2048
-_QOS_ORDER = {QosClass.GUARANTEED: 0, QosClass.BURSTABLE: 1, QosClass.BEST_EFFORT: 2}
 
 
 class Advice(Struct, frozen=True, kw_only=True):
@@ -94,52 +93,6 @@ def _within_bounds(texts: Iterable[str], room: int = _UNMET_CHARACTERS_MAX) -> I
         room -= len(text)
         if room >= 0 and text.isprintable():
             yield text
-
-
-def adoption_order(container: Container) -> tuple[int, int, str, str]:
-    """The key by which containers are looked at: Guaranteed first, then oldest, then by name."""
-    qos = _QOS_ORDER[container.pod.qos]
-    return (qos, container.created_at, container.path, container.id)
-
-
-def newest_of_each_id(containers: Iterable[Container]) -> tuple[Container, ...]:
-    """One live container for each id: the newest, at last the one that is listed last."""
-    newest: dict[ContainerId, Container] = {}
-    for container in filter(is_alive, containers):
-        known = newest.get(container.id)
-        if known is None or known.created_at <= container.created_at:
-            newest[container.id] = container
-    return tuple(newest.values())
-
-
-def newest_of_each_name(containers: Iterable[Container]) -> tuple[Container, ...]:
-    """One live container for each name in a pod: the newest, where the runtime lists several.
-
-    A runtime that crashed may still list the old instance of a restarted container as running.
-    """
-    newest: dict[tuple[str, str], Container] = {}
-    for container in filter(is_alive, containers):
-        key = instance_key(container)
-        known = newest.get(key)
-        if known is None or _age(known) < _age(container):
-            newest[key] = container
-    return tuple(newest.values())
-
-
-def instance_key(container: Container) -> tuple[str, str]:
-    """The key that the instances of one restarted container have in common.
-
-    A runtime may list containers whose sandbox it does not: then the sandbox's id alone tells their
-    pods apart. A container without a name is an instance of nothing but itself.
-    """
-    pod = container.pod
-    named = f"{pod.namespace}/{pod.name}" if pod.name else pod.id
-    known = pod.uid or named
-    return (known, container.name) if known and container.name else ("", container.id)
-
-
-def _age(container: Container) -> tuple[int, str]:
-    return (container.created_at, container.id)
 
 
 def overlaps(running: Sequence[tuple[Container, Request | None]]) -> Mapping[ContainerId, int]:
@@ -392,8 +345,3 @@ def _grant(container: Container, request: Request, exclusive: CpuSet, pool: Pool
         is_strict=request.is_strict,
         idle_level=request.idle_level,
     )
-
-
-def is_alive(container: Container) -> bool:
-    """Whether a container holds cpus: created or running."""
-    return container.state is not ContainerState.EXITED

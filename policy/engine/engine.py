@@ -11,6 +11,7 @@ from ..books.books import Books
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant, PoolId, Refusal
+from ..model.instances import Listed
 from ..model.pinning import Change, Pinning, changed, difference
 from ..placing.classifier import Classifier
 from ..placing.wishes.bandwidth import interleaved, lifts_quota
@@ -24,7 +25,7 @@ from .adoption import Advice
 from .allocator import Allocator
 from .decision import Adopted, Decision
 from .notes import note_placement
-from .readoption import Listed, Usability, carried_over, readopted, with_repetition
+from .readoption import Usability, carried_over, readopted, with_repetition
 from .restoration import restore
 from .snapshot import Snapshot
 

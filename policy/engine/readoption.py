@@ -16,16 +16,7 @@ from ..pens.pen_name import wished_pen
 from ..pools.supply import Supply
 from ..text.errors import Problem
 from ..tuning.interrupts import Interrupt
-from .adoption import (
-    KEPT,
-    Advice,
-    adoption_order,
-    has_own_cpus,
-    is_alive,
-    newest_of_each_id,
-    newest_of_each_name,
-    overlaps,
-)
+from .adoption import KEPT, Advice, has_own_cpus, overlaps
 from .allocator import Allocator
 from .decision import Decision, fault_problem, with_unmet
 from .pen_adoption import PennedContainers, adopt_pen, find_penned, taken_by
@@ -38,27 +29,6 @@ class FaultyContainerError(Exception):
         super().__init__(container_id, error)
         self.container_id = container_id
         self.error = error
-
-
-class Listed(Struct, frozen=True, kw_only=True):
-    """The running containers of a runtime's list in the order they are looked at."""
-
-    running: tuple[Container, ...]
-    repeated: Mapping[ContainerId, int]
-    """How often the list has an id, of those it has more than once."""
-
-    @classmethod
-    def of(cls, containers: Iterable[Container]) -> "Listed":
-        """The part of a list that counts: the newest live container of each id and of each name."""
-        containers = tuple(containers)
-        counts: dict[ContainerId, int] = {}
-        for one in containers:
-            counts[one.id] = counts.get(one.id, 0) + 1
-        newest = newest_of_each_name(newest_of_each_id(containers))
-        return cls(
-            running=tuple(sorted(filter(is_alive, newest), key=adoption_order)),
-            repeated={one: count for one, count in counts.items() if count > 1},
-        )
 
 
 class Usability(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from msgspec import structs
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant
+from ..model.instances import instance_key
 from ..model.last_place import Breach, LastPlace
 from ..model.request import CpuType
 from ..pens.pen_name import is_outside
@@ -17,7 +18,6 @@ from ..placing.wishes.claimed_cpus import unbooked_claim
 from ..placing.wishes.own_cpus import shortfall
 from ..rules.podaffinity.rule_set import RequiredTerm
 from ..text.errors import Problem
-from .adoption import instance_key
 from .decision import Decision
 
 _LAST_PLACES_MAX: Final = 1024

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts, Config
-from pinfold.policy.engine.adoption import Advice, adoption_order, newest_of_each_name
+from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.decision import Adopted
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import (
@@ -19,6 +19,7 @@ from pinfold.policy.model.container import (
     QosClass,
     Resources,
 )
+from pinfold.policy.model.instances import adoption_order, newest_of_each_name
 from pinfold.policy.model.request import CpuType
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts, Config
-from pinfold.policy.engine.adoption import Advice, newest_of_each_id
+from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.reconfiguration import Fate, find_moves
 from pinfold.policy.engine.snapshot import Snapshot
@@ -22,6 +22,7 @@ from pinfold.policy.model.container import (
     Resources,
 )
 from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.policy.model.instances import newest_of_each_id
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.topology.model.offline import without
