@@ -93,10 +93,12 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     first_labels: Mapping[str, str] | None = None
     """Labels that its pod had as it was first seen, where those saved with the pod are others."""
 
-    def advice(self, labels: Mapping[str, str] | None = None) -> Advice:
+    def advice(
+        self, labels: Mapping[str, str] | None = None, usable: CpuSet | None = None
+    ) -> Advice:
         """Advice for its re-adoption, from the saved grant. Raises `IdListError`.
 
-        `labels`: those that are saved with its pod.
+        `labels`: those that are saved with its pod. `usable`: the cpus that are saved as such.
         """
         return Advice(
             pool=self.pool,
@@ -109,6 +111,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             rest=CpuSet.parse(self.rest),
             pod_size=None if self.pod_size is None else _resources(self.pod_size),
             labels=labels if self.first_labels is None else self.first_labels,
+            usable=usable,
         )
 
     def container(self, pod: Pod) -> Container:

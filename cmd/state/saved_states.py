@@ -42,7 +42,12 @@ class SavedStates:
         placed = _placed(snapshot, courtesy.among(_changed(before, snapshot)))
         pods = self._pods.follow(placed, gone, courtesy)
         self._seen = snapshot
-        return State(machine=self._machine[1], config=self._config[1], pods=pods)
+        return State(
+            machine=self._machine[1],
+            config=self._config[1],
+            usable=str(snapshot.supply.usable),
+            pods=pods,
+        )
 
 
 def saved_machine(machine: Machine) -> SavedMachine:

@@ -17,7 +17,7 @@ import msgspec
 from ...policy.engine.adoption import Advice
 from ...policy.model.container import Container, ContainerId
 from ...topology.sets.base_errors import PinfoldError
-from ...topology.sets.cpuset import IdListError
+from ...topology.sets.cpuset import CpuSet, IdListError
 from .own_file import ForeignFileError, OwnFile, read_file
 from .saved_container import SavedContainer, SavedPod
 
@@ -53,12 +53,15 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     machine: SavedMachine = SavedMachine()
     config: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
     """The configuration in force, every field of it, by the names of files."""
+    usable: str | None = None
+    """The cpus that were usable, reserved ones left out, in the kernel's list format."""
     pods: tuple[SavedPod, ...] = ()
 
     def advice(self) -> Mapping[ContainerId, Advice]:
         """Advice for the policy's start, by container id. Raises `IdListError`."""
+        usable = None if self.usable is None else CpuSet.parse(self.usable)
         return {
-            ContainerId(one.id): one.advice(None if pod.is_cut else pod.labels)
+            ContainerId(one.id): one.advice(None if pod.is_cut else pod.labels, usable)
             for pod in self.pods
             for one in pod.containers
         }
@@ -178,7 +181,7 @@ class StateFile:
                 pieces.append(b",")
             self._pods[pod.id] = before
             pieces.append(before[1])
-        pieces.append(b"]}")
+        pieces += b'],"usable":', msgspec.json.encode(state.usable), b"}"
         return pieces
 
 

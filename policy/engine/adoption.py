@@ -43,6 +43,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     """The last size of its pod, where that was resized."""
     labels: Mapping[str, str] | None = None
     """The labels of its pod as it was first seen; None where that is not known."""
+    usable: CpuSet | None = None
+    """The cpus that were not reserved then, nor kept from containers; None: as they are now."""
 
     @classmethod
     def of(
@@ -52,6 +54,7 @@ class Advice(Struct, frozen=True, kw_only=True):
         unmet: Iterable[str] = (),
         pod_size: Resources | None = None,
         labels: Mapping[str, str] | None = None,
+        usable: CpuSet | None = None,
     ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules."""
         return cls(
@@ -65,10 +68,19 @@ class Advice(Struct, frozen=True, kw_only=True):
             rest=grant.rest,
             pod_size=pod_size,
             labels=labels,
+            usable=usable,
         )
 
-    def without(self, withdrawn: CpuSet, cpus: CpuSet | None) -> "Advice":
-        """The advice for who has these cpus, or others as soon as all of these are reserved."""
+    def withdrawn(self, usable: CpuSet) -> CpuSet:
+        """The cpus that are reserved by now, or not there, where these are usable."""
+        return NO_CPUS if self.usable is None else self.usable - usable
+
+    def where(self, usable: CpuSet, cpus: CpuSet | None) -> "Advice":
+        """The advice for who has some cpus: on others as soon as none of them is usable any more.
+
+        Who was on reserved ones before, as rules left it these, stays.
+        """
+        withdrawn = self.withdrawn(usable)
         if self.within is None or not cpus or not cpus <= withdrawn:
             return self
         return structs.replace(self, within=self.within - withdrawn or None)

@@ -319,7 +319,7 @@ class Engine:
         earlier = dict(self.decisions)
         for container_id in tuple(self.containers):
             self._allocator.forget(container_id)
-        return self._readopt(containers, advice, earlier, self.tree, Usability())
+        return self._readopt(containers, advice, earlier, self.tree)
 
     def _readopt(
         self,
@@ -327,13 +327,12 @@ class Engine:
         advice: Mapping[ContainerId, Advice],
         earlier: Mapping[ContainerId, Decision],
         earlier_tree: PoolTree,
-        usability: Usability,
     ) -> Adopted:
         listed = Listed.of(map(self._central.completed, containers))
         unread = self._unread
         faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
         self._allocator = readopted(
-            self._allocator, listed.running, advice, faults, usability, self._interrupts
+            self._allocator, listed.running, advice, faults, self._interrupts
         )
         is_same_tree = self.tree.has_pools_of(earlier_tree)
         decisions = self._allocator.roster.decisions
@@ -344,6 +343,10 @@ class Engine:
                 decision = with_repetition(decision, one, listed.repeated[one.id])
             self._allocator.carry_over(decision)
         self._allocator.refresh_unmet()
+        usability = Usability.since(advice.values(), self.supply)
+        if usability.is_more or usability.is_reserved:
+            self._allocator.unmet.note_moves(self._allocator.books.pinner.catch_up())
+            self._allocator.unmet.look_at_displaced()
         changes = (difference(one, self.pinning(one.id)) for one in listed.running)
         return Adopted(
             decisions=tuple(decisions[one.id] for one in listed.running),
@@ -368,12 +371,8 @@ class Engine:
         """Adopt all that an older engine of this node held; see `reconfigured`."""
         self._allocator.books.inherit(before.memory_look, before.due_dram)
         self._unread = before.unread
-        running, advice = before.running(), before.advice(self.supply.reserved)
-        usability = Usability.changed(before.supply, self.supply)
-        found = self._readopt(running, advice, before.decisions, before.tree, usability)
-        if usability.has_more or self.supply.reserved - before.supply.reserved:
-            self._allocator.unmet.note_moves(self._allocator.books.pinner.catch_up())
-            self._allocator.unmet.look_at_displaced()
+        running = before.running()
+        found = self._readopt(running, before.advice(), before.decisions, before.tree)
         changes = (
             changed(one.id, before.pinnings.get(one.id), self.pinning(one.id)) for one in running
         )

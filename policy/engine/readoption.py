@@ -6,9 +6,8 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import NO_CPUS
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..annotations.preferences import parse_preferences
-from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant, Refusal
 from ..model.request import CpuType, Request
@@ -32,17 +31,40 @@ class FaultyContainerError(Exception):
 
 
 class Usability(Struct, frozen=True, kw_only=True):
-    """Effects of another configuration or machine on cpus that containers have already."""
+    """Effects of another configuration or machine on cpus that containers have already.
 
-    keeps_rest: bool = False
-    """Whether a container that may not use some of its cpus any more keeps the others."""
-    has_more: bool = False
-    """Whether there are cpus that could not be used before."""
+    One reading for a reload and for a restart of the daemon.
+    """
+
+    usable: CpuSet
+    """Every cpu for containers that are not of the system, as of now."""
+    is_more: bool
+    """Whether some of them could not be used before."""
+    is_reserved: bool
+    """Whether some cpus are reserved that could be used before."""
 
     @classmethod
-    def changed(cls, before: Supply, after: Supply) -> "Usability":
-        """The effects where the supply of a node is another one than before."""
-        return cls(keeps_rest=True, has_more=bool(after.usable - before.usable))
+    def since(cls, advice: Iterable[Advice], supply: Supply) -> "Usability":
+        """The effects of the present supply on what is remembered."""
+        before = {one.usable for one in advice if one.usable is not None}
+        usable = supply.usable
+        return cls(
+            usable=usable,
+            is_more=any(usable - one for one in before),
+            is_reserved=any(one & supply.reserved for one in before),
+        )
+
+    def left_of(self, container: Container, advice: Advice | None) -> Container:
+        """The container on those of its cpus that it may still use; itself where none are gone.
+
+        Or where all are. Then it is not placed anew, far from its memory, for one cpu that was
+        taken away. Who is not remembered may have begun on anybody's cpus.
+        """
+        cpus = container.cpus
+        if advice is None or cpus is None or not cpus & advice.withdrawn(self.usable):
+            return container
+        left = cpus & self.usable
+        return replace(container, cpus=left) if left else container
 
 
 def readopted(
@@ -50,7 +72,6 @@ def readopted(
     listed: Sequence[Container],
     advice: Mapping[ContainerId, Advice],
     faults: dict[ContainerId, list[Exception]],
-    usability: Usability,
     interrupts: Sequence[Interrupt],
 ) -> Allocator:
     """The allocator that has adopted what runs, or another one where it met a faulty container.
@@ -61,7 +82,7 @@ def readopted(
     """
     while True:
         try:
-            _readopt(allocator, listed, advice, faults, usability)
+            _readopt(allocator, listed, advice, faults)
             return allocator
         except FaultyContainerError as fault:
             faults.setdefault(fault.container_id, []).append(fault.error)
@@ -74,13 +95,14 @@ def _readopt(
     listed: Sequence[Container],
     advice: Mapping[ContainerId, Advice],
     faults: dict[ContainerId, list[Exception]],
-    usability: Usability,
 ) -> None:
     """Raises `FaultyContainerError` where a fault shows: then the allocator is of no use."""
     books, roster = allocator.books, allocator.roster
+    usability = Usability.since(advice.values(), books.supply)
     running = [_as_first_seen(one, advice.get(one.id)) for one in listed]
-    if usability.keeps_rest:
-        running = [_on_usable_cpus(one, books) for one in running]
+    had = {one.id: one.cpus for one in running}
+    running = [usability.left_of(one, advice.get(one.id)) for one in running]
+    advice = {one: hint.where(books.supply.usable, had.get(one)) for one, hint in advice.items()}
     for container in running:
         known = advice.get(container.id)
         if known is not None and known.pod_size is not None:
@@ -113,20 +135,11 @@ def _readopt(
         with _Blame(container):
             if not _left_on_reserved(allocator, container):
                 allocator.conclude(allocator.place_running(container))
-    for container in listed:
-        is_whole = _on_usable_cpus(container, books) is container
-        if container.id not in faults and (usability.has_more or not is_whole):
+    for container in running:
+        is_whole = container.cpus == had[container.id]
+        if container.id not in faults and (usability.is_more or not is_whole):
             with _Blame(container):
                 allocator.mend(container.id)
-
-
-def _on_usable_cpus(container: Container, books: Books) -> Container:
-    """The container on those of its cpus that it may still use; itself where all or none are left.
-
-    Then it is not placed anew, far from its memory, for one cpu that was taken away.
-    """
-    cpus = (container.cpus or NO_CPUS) & (books.supply.sharable | books.supply.isolated)
-    return replace(container, cpus=cpus) if cpus and cpus != container.cpus else container
 
 
 def _as_first_seen(container: Container, advice: Advice | None) -> Container:

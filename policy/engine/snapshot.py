@@ -119,12 +119,9 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
             for one in self.grants
         )
 
-    def advice(self, reserved: CpuSet = NO_CPUS) -> Mapping[ContainerId, Advice]:
-        """Advice to remember of every grant for the next `synchronize`, by container id.
-
-        `reserved`: cpus that are reserved by then.
-        """
-        pools, withdrawn = self.tree.pools, reserved - self.supply.reserved
+    def advice(self) -> Mapping[ContainerId, Advice]:
+        """Advice to remember of every grant for the next `synchronize`, by container id."""
+        pools, usable = self.tree.pools, self.supply.usable
         return {
             one: Advice.of(
                 grant,
@@ -132,7 +129,8 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
                 self.unmet_of(one),
                 self.pod_size_of(one),
                 self.containers[one].pod.labels_at_first_sight,
-            ).without(withdrawn, self.cpus_of(one))
+                usable,
+            )
             for one, grant in self.grants.items()
         }
 

@@ -202,6 +202,16 @@ def test_rules_that_do_not_hold_are_remembered_as_far_as_they_are_short() -> Non
     assert saved_container(node, with_texts=False).advice().unmet == ()
 
 
+def test_the_cpus_that_were_not_reserved_are_remembered(tmp_path: Path) -> None:
+    engine = Engine(MACHINE, Config())
+    engine.create(Container(id=ContainerId("c"), name="c", pod=Pod(id=PodId("p"), name="p")))
+    snapshot = engine.snapshot()
+    StateFile(tmp_path, LOG).write(SavedStates().of(snapshot))
+    advice = read_state(tmp_path, LOG).advice()
+    assert advice == snapshot.advice()
+    assert advice[ContainerId("c")].usable == snapshot.supply.usable
+
+
 def test_numbers_may_be_keys(tmp_path: Path) -> None:
     resources = SavedResources(hugepage_bytes={2 << 20: 4 << 20, 1 << 30: 1 << 30})
     state = with_container(resources=resources)

@@ -159,6 +159,30 @@ def test_03_who_shares_the_one_cpu_that_a_rule_leaves_goes_where_that_is_reserve
     assert cpus(again, sheep) == "0"
 
 
+def test_03_a_restart_goes_on_where_the_one_cpu_that_a_rule_leaves_is_reserved_by_now() -> None:
+    machine = "socket:1 core:4 mem:4G"
+    engine = engine_of(machine)
+    placed(engine, wolf := container_of("wolf", 1.5))
+    sheep = container_of("sheep", 0.5, apart(term("core", "wolf")), fails=True)
+    assert placed(engine, sheep) == "1"
+    before = engine.snapshot()
+    again = engine_of(machine, "cpuset:1")
+    again.synchronize(before.running(), before.advice())
+    again.check()
+    assert (cpus(again, sheep), cpus(again, wolf)) == ("0", "2-3")
+
+
+def test_03_a_restart_with_others_reserved_leaves_a_container_what_it_may_have() -> None:
+    engine = engine_of("socket:2 core:4 mem:4G")
+    assert placed(engine, whole := container_of("whole", 3)) == "4-6"
+    before = engine.snapshot()
+    again = engine_of("socket:2 core:4 mem:4G", "cpuset:4")
+    again.synchronize(before.running(), before.advice())
+    again.check()
+    # Another one of its socket for the one that it lost.
+    assert cpus(again, whole) == "5-7"
+
+
 def test_03_who_is_kept_apart_has_a_cpu_again_that_was_reserved_for_a_time() -> None:
     engine = engine_of("socket:1 core:4 mem:4G")
     placed(engine, wolf := container_of("wolf", 1.5))
