@@ -25,7 +25,7 @@ from .adoption import Advice
 from .allocator import Allocator
 from .decision import Adopted, Decision
 from .notes import note_placement
-from .readoption import Usability, carried_over, readopted, with_repetition
+from .readoption import Usability, carried_over, catch_up, readopted, with_repetition
 from .restoration import restore
 from .snapshot import Snapshot
 
@@ -337,16 +337,15 @@ class Engine:
         is_same_tree = self.tree.has_pools_of(earlier_tree)
         decisions = self._allocator.roster.decisions
         for one in listed.running:
-            before = earlier.get(one.id)
-            decision = carried_over(decisions[one.id], before, is_same_tree=is_same_tree)
+            before, hint = earlier.get(one.id), advice.get(one.id)
+            decision = carried_over(decisions[one.id], before, hint, is_same_tree=is_same_tree)
             if one.id in listed.repeated:
                 decision = with_repetition(decision, one, listed.repeated[one.id])
             self._allocator.carry_over(decision)
         self._allocator.refresh_unmet()
         usability = Usability.since(advice.values(), self.supply)
-        if usability.is_more or usability.is_reserved:
-            self._allocator.unmet.note_moves(self._allocator.books.pinner.catch_up())
-            self._allocator.unmet.look_at_displaced()
+        if usability.freed or usability.is_reserved:
+            catch_up(self._allocator, usability.freed)
         changes = (difference(one, self.pinning(one.id)) for one in listed.running)
         return Adopted(
             decisions=tuple(decisions[one.id] for one in listed.running),

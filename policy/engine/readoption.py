@@ -1,7 +1,7 @@
 """Adoption of everything that runs, in which a fault with one container is no other one's fault."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,8 +38,8 @@ class Usability(Struct, frozen=True, kw_only=True):
 
     usable: CpuSet
     """Every cpu for containers that are not of the system, as of now."""
-    is_more: bool
-    """Whether some of them could not be used before."""
+    freed: CpuSet
+    """Those of them that could not be used before."""
     is_reserved: bool
     """Whether some cpus are reserved that could be used before."""
 
@@ -50,7 +50,7 @@ class Usability(Struct, frozen=True, kw_only=True):
         usable = supply.usable
         return cls(
             usable=usable,
-            is_more=any(usable - one for one in before),
+            freed=reduce(CpuSet.__or__, (usable - one for one in before), NO_CPUS),
             is_reserved=any(one & supply.reserved for one in before),
         )
 
@@ -137,9 +137,21 @@ def _readopt(
                 allocator.conclude(allocator.place_running(container))
     for container in running:
         is_whole = container.cpus == had[container.id]
-        if container.id not in faults and (usability.is_more or not is_whole):
+        if container.id not in faults and (usability.freed or not is_whole):
             with _Blame(container):
                 allocator.mend(container.id)
+
+
+def catch_up(allocator: Allocator, freed: CpuSet) -> None:
+    """Tell everybody on shared cpus which they are by now, and share out the freed ones.
+
+    Those have them, too, that rules had narrowed, as far as they allow it.
+    """
+    pinner, unmet = allocator.books.pinner, allocator.unmet
+    unmet.note_moves(pinner.catch_up())
+    if freed:
+        unmet.note_moves(allocator.shares.regain(freed))
+    unmet.look_at_displaced()
 
 
 def _as_first_seen(container: Container, advice: Advice | None) -> Container:
@@ -150,13 +162,20 @@ def _as_first_seen(container: Container, advice: Advice | None) -> Container:
     return replace(container, pod=replace(pod, first_labels=first))
 
 
-def carried_over(decision: Decision, earlier: Decision | None, *, is_same_tree: bool) -> Decision:
+def carried_over(
+    decision: Decision, earlier: Decision | None, advice: Advice | None, *, is_same_tree: bool
+) -> Decision:
     """The decision about a container that stays as it is: why it is there is what it was before.
 
-    The pools that were looked at then are told by their numbers, so only of the same tree.
+    The pools that were looked at then are told by their numbers, so only of the same tree. Of one
+    that is not known any more the rules that did not hold are what is remembered.
     """
     grant = decision.result
-    if earlier is None or decision.decided_by != KEPT or decision.fault or earlier.fault:
+    if decision.decided_by != KEPT or decision.fault:
+        return decision
+    if earlier is None and advice is not None and advice.pool == decision.pool:
+        return with_unmet(decision, tuple(dict.fromkeys((*advice.unmet, *decision.unmet))))
+    if earlier is None or earlier.fault:
         return decision
     held = earlier.result
     if not isinstance(held, Grant) or not isinstance(grant, Grant):

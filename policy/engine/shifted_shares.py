@@ -1,12 +1,12 @@
 """Shares that shift: containers that others' places narrow, or drive out of their pool's cpus."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
 
-from ...topology.model.machine import Level
+from ...topology.sets.cpuset import CpuSet
 from ..annotations.preferences import parse_preferences
 from ..books.books import Books
 from ..books.ties import required_among
@@ -14,6 +14,7 @@ from ..configuration.config import OnUnsatisfiable
 from ..model.container import Container, ContainerId
 from ..model.cpu_preference import MovePreference
 from ..model.grant import Grant, PoolId
+from ..model.pinning import Change
 from ..model.request import CpuType
 from ..placing.growth import (
     breaks_a_rule,
@@ -22,6 +23,8 @@ from ..placing.growth import (
     is_homeless,
     kept_in,
     kept_where_lent,
+    narrowed_beside,
+    narrowed_for,
     wider_place,
 )
 from ..placing.judging.judge import Judge
@@ -32,7 +35,6 @@ from ..placing.openings.narrowing import has_room
 from ..placing.placer import Placement
 from ..placing.restart import RESTARTED
 from ..rules.podaffinity.rule_set import RequiredTerm
-from ..rules.podaffinity.term_selection import select_term
 from .roster import Roster
 
 _RETURNS_MAX: Final = 16
@@ -129,45 +131,12 @@ class ShiftedShares:
         return any(held_as in self._narrowed_for(one) for one in ended)
 
     def _narrowed_for(self, gone: ContainerId) -> Iterator[ContainerId]:
-        """Narrowed containers, and pens, that rules keep from the domains of one that is gone.
-
-        O(containers that its rules are about, and whose rules are about it).
-        """
-        books, ledger = self._books, self._books.ledger
+        """Narrowed containers, and pens, that rules keep from the domains of one that is gone."""
         known = self._roster.classified.get(gone)
-        if not ledger.narrowed.ids or known is None:
-            return
+        if not self._books.ledger.narrowed.ids or known is None:
+            return iter(())
         container = self._roster.containers[gone]
-        levels: dict[Level, dict[ContainerId, None]] = {}
-        seen: dict[Level, int] = {}
-        residents = books.affinity.residents
-        for one in known.placement.required:
-            if one.is_anti:
-                level, selected = one.term.level, select_term(residents, container, one.term)
-                # Many rules are about the same containers.
-                new = selected & ~seen.get(level, 0)
-                seen[level] = seen.get(level, 0) | selected
-                levels.setdefault(level, {}).update(dict.fromkeys(residents.ids(new)))
-        # Many rules are of the same owners.
-        crowds: dict[tuple[Level, int], Collection[ContainerId]] = {}
-        for standing in books.standing.matching(container):
-            if standing.is_required_anti:
-                crowds.setdefault((standing.rule.term.level, standing.crowd), standing.owners)
-        for (level, _), owners in crowds.items():
-            levels.setdefault(level, {}).update(dict.fromkeys(owners))
-        left = self._left_by(container)
-        grants, pens = ledger.grants, ledger.pens
-        for level, others in levels.items():
-            cpus = books.domains.covering(level, left)
-            for other in others:
-                grant = grants.get(other)
-                if grant is not None and grant.pen is not None:
-                    grant = pens[grant.pen]
-                if grant is None or grant.within is None:
-                    continue
-                sharable = ledger.tree.pools[grant.pool_id].sharable.mask
-                if sharable & cpus & ~grant.within.mask:
-                    yield grant.container_id
+        return narrowed_for(container, known.placement, self._left_by(container), self._books)
 
     def _left_by(self, gone: Container) -> int:
         """A mask of the cpus that a container, or its pen, had; all where that is not known."""
@@ -199,19 +168,50 @@ class ShiftedShares:
                 continue
             if ended and held_as not in free and self._is_kept(held_as, ended):
                 continue
-            pen_id = self._books.pen_around(members[0])
-            if pen_id not in scenes:
-                scenes[pen_id] = Scene(self._books, pen_id)
-            judgements = [self._judged(one, scenes[pen_id]) for one in members]
-            effort += sum(_EFFORT_OF_ONE + (one.effort if one else 0) for one in judgements)
-            self._widen(grant, members, [one for one in judgements if one is not None])
+            judgements = self._judgements(members, scenes)
+            effort += _EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
+            self._widen(grant, members, judgements)
+
+    def regain(self, freed: CpuSet) -> Iterator[Change]:
+        """Give containers that were narrowed those freed cpus of their pools that rules leave them.
+
+        One by one, as each is told at once: so nobody has to keep away from one that gets none.
+        """
+        ledger, scenes = self._books.ledger, dict[ContainerId | None, Scene]()
+        for held_as in narrowed_beside(freed, self._books):
+            members = tuple(ledger.members(held_as)) or (held_as,)
+            if any(self._roster.decisions[one].unmet for one in members):
+                continue
+            self._widen(ledger.counted(held_as), members, self._judgements(members, scenes), freed)
+            if changes := self._books.pinner.changes():
+                scenes.clear()
+                yield from changes
+
+    def _judgements(
+        self, members: Sequence[ContainerId], scenes: dict[ContainerId | None, Scene]
+    ) -> list[Judgement]:
+        """The judgements about a container, or all in a pen. `scenes`: those known, by pen."""
+        pen_id = self._books.pen_around(members[0])
+        if pen_id not in scenes:
+            scenes[pen_id] = Scene(self._books, pen_id)
+        found = [self._judged(one, scenes[pen_id]) for one in members]
+        return [one for one in found if one is not None]
 
     def _widen(
-        self, grant: Grant, members: Sequence[ContainerId], judgements: Sequence[Judgement]
+        self,
+        grant: Grant,
+        members: Sequence[ContainerId],
+        judgements: Sequence[Judgement],
+        onto: CpuSet | None = None,
     ) -> None:
+        """Give a container, or a pen, what rules leave now; `onto`: of these, beside its own."""
         books, wider = self._books, replace(grant, within=None)
         for one in judgements:
             wider = kept_in(one.of_growth(), wider, books.presence(members[0]), books)
+        if onto is not None and grant.within is not None:
+            sharable = books.tree.pools[grant.pool_id].sharable
+            within = grant.within | CpuSet(standing_cpus(wider, books.ledger)) & onto
+            wider = replace(grant, within=None if sharable <= within else within)
         if wider.within == grant.within:
             return
         cpus = standing_cpus(wider, books.ledger) | grant.exclusive.mask

@@ -187,11 +187,26 @@ def test_03_who_is_kept_apart_has_a_cpu_again_that_was_reserved_for_a_time() -> 
     engine = engine_of("socket:1 core:4 mem:4G")
     placed(engine, wolf := container_of("wolf", 1.5))
     placed(engine, sheep := container_of("sheep", 0.5, apart(term("core", "wolf")), fails=True))
-    for reserved, had in (("cpuset:0", "2-3"), ("cpuset:2", "3"), ("cpuset:0", "2-3")):
+    # It has too little on one of its cpus: what is freed meanwhile is for it before others.
+    for reserved, had in (("cpuset:0", "2-3"), ("cpuset:2", "0,3"), ("cpuset:0", "2-3")):
         other = {"reservedResources": {"cpu": reserved}}
         engine, _ = engine.reconfigured(config_from_values(other))
         engine.check()
         assert (cpus(engine, wolf), cpus(engine, sheep)) == (had, "1")
+
+
+def test_03_cpus_that_are_not_reserved_any_more_are_for_who_is_kept_apart_as_well() -> None:
+    engine = engine_of("socket:1 core:4 mem:4G", "cpuset:0-1")
+    placed(engine, wolf := container_of("wolf", 0.5))
+    placed(engine, sheep := container_of("sheep", 0.5, apart(term("core", "wolf")), fails=True))
+    assert (cpus(engine, wolf), cpus(engine, sheep)) == ("3", "2")
+    before = engine.snapshot()
+    after, _ = engine.reconfigured(config_from_values({"reservedResources": {"cpu": "cpuset:0"}}))
+    again = engine_of("socket:1 core:4 mem:4G")
+    again.synchronize(before.running(), before.advice())
+    for one in (after, again):
+        one.check()
+        assert (cpus(one, wolf), cpus(one, sheep)) == ("3", "1-2")
 
 
 def test_03_who_asks_for_no_cpu_and_loses_its_pool_at_a_reload_is_told() -> None:
