@@ -50,8 +50,7 @@ class Allocator:
         self.shares = ShiftedShares(self.books, self.roster, self._judge)
         self._resized = partial(heeded_resize, books=books, judge=judge, resizer=Resizer(books))
         self._mover = Mover(self.books)
-        pens = self.books, self.roster, self._judge, self._restarts, self.unmet
-        self.pens = Penning(*pens, self.classifier)
+        self.pens = Penning(books, self.roster, judge, self._restarts, self.unmet, self.classifier)
 
     @property
     def occupancy(self) -> Occupancy:
@@ -97,8 +96,10 @@ class Allocator:
 
         No rule between containers refuses one that `runs`: at worst some break, and are told.
         """
-        problems = classified.problems
-        failure = self.planner.objection(container, problems) if problems else None
+        failure, problems = None, classified.problems
+        if problems:
+            was_there = runs or self.roster.remembered_place(container) is not None
+            failure = self.planner.objection(container, problems, was_there=was_there)
         if failure is None:
             penned = self.pens.place(container, classified, runs=runs)
             if penned is not None:
@@ -228,10 +229,9 @@ class Allocator:
 
     def resize(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Other resources for a container that holds some; a refusal leaves it what it had."""
-        known = self.roster.containers[container_id]
         grant = self.books.ledger.grants[container_id]
         last = self.roster.decisions[container_id]
-        container = structs.replace(known, resources=resources)
+        container = structs.replace(self.roster.containers[container_id], resources=resources)
         if last.fault:
             # It is looked at again at the next adoption.
             self.roster.add(container, self.roster.classified[container_id])

@@ -14,9 +14,9 @@ from ..tuning.turbo import prefer_turbo
 from .classifier import Classified, grave_problems
 from .judging.judge import Judge
 from .judging.scene import Scene
-from .judging.uncounted_rules import guard_problems
+from .judging.uncounted_rules import UncountedFirmly, guard_problems
 from .placer import Failure, Placement
-from .restart import RestartPlacer
+from .restart import MADE_WAY, RestartPlacer
 
 
 class Planner:
@@ -28,9 +28,16 @@ class Planner:
         self._judge = judge
         self._restarts = restarts
 
-    def objection(self, container: Container, problems: Sequence[Problem]) -> Failure | None:
-        """The failure of a container that is refused for what is wrong with its texts."""
+    def objection(
+        self, container: Container, problems: Sequence[Problem], *, was_there: bool = False
+    ) -> Failure | None:
+        """The failure of a container that is refused for what is wrong with its texts.
+
+        Not for rules that do not count where it `was_there` already: see `plan`.
+        """
         bad = grave_problems(problems, container, self._books.config)
+        if was_there:
+            bad = tuple(one for one in bad if not isinstance(one, UncountedFirmly))
         return Failure(refusal=Refusal(reason="; ".join(map(str, bad)))) if bad else None
 
     def plan(
@@ -61,4 +68,17 @@ class Planner:
         if problems is not classified.problems:
             classified = structs.replace(classified, problems=problems)
         placement = self._restarts.plan(request, affinities.weights, judgement, last, runs=runs)
+        if problems and last is not None and not runs and not _is_back(placement, last):
+            # Elsewhere it is judged as one that comes.
+            firm = [one for one in problems if isinstance(one, UncountedFirmly)]
+            placement = self.objection(container, firm) or placement
         return placement, classified
+
+
+def _is_back(placement: Placement | Failure, last: LastPlace) -> bool:
+    """Whether a place is the one that a container had before its restart, or as much beside it."""
+    if isinstance(placement, Failure):
+        return False
+    found, held = placement.booking.grant, last.grant
+    has_own = found.exclusive == held.exclusive or placement.decided_by == MADE_WAY
+    return has_own and found.pool_id == held.pool_id

@@ -1,6 +1,7 @@
 """Rules that do not count as they are written, told to whom they are about, or whose they are."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from msgspec import structs
 
@@ -11,6 +12,11 @@ from ...text.errors import Problem
 from ..classifier import Classified
 from .judgement import Judgement
 from .restriction import TOLD_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncountedFirmly(Problem):
+    """The problem of an owner of whose rules some that never give way do not count."""
 
 
 def first_of_each_namespace(
@@ -69,7 +75,7 @@ def with_uncounted(
             f"{uncounted.firm} of its required rules would not count for newcomers: its namespace"
         )
         what += f" has {FIRM_MAX} different ones that never give way"
-        found.append(Problem(where=where, what=what, fix=fix, is_fatal=True))
+        found.append(UncountedFirmly(where=where, what=what, fix=fix, is_fatal=True))
     if others := uncounted.rules - uncounted.firm:
         what = f"{others} of its rules do not count for newcomers: {LOOKED_AT_MAX} others of its"
         what += " namespace are about the same labels"

@@ -3,8 +3,12 @@
 from collections import Counter
 from typing import Any
 
+from msgspec.structs import replace
+
+from pinfold.policy.configuration.config import OnUnsatisfiable
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.rules.podaffinity.rule_set import FIRM_MAX, LOOKED_AT_MAX
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
@@ -135,6 +139,31 @@ def test_whose_rule_would_be_one_too_many_is_refused_where_it_never_gives_way() 
     assert isinstance(engine.create(same).result, Grant)
     engine.remove(container_of("c7").id)
     assert isinstance(_alone(engine, FIRM_MAX).result, Grant)
+
+
+def test_who_ran_before_its_rule_was_one_too_many_is_back_in_its_place() -> None:
+    engine = engine_of("core:600 thread:2 mem:80G", "cpuset:0", **_FREE)
+    last = container_of("last", 1, apart(_against_all_but("last")))
+    for number in range(FIRM_MAX):
+        rules = apart(_against_all_but(f"x{number}"))
+        assert isinstance(engine.create(container_of(f"c{number}", 1, rules)).result, Grant)
+    assert isinstance(engine.create(last).result, Grant)
+    engine, _ = engine.reconfigured(replace(engine.config, on_unsatisfiable=OnUnsatisfiable.FAIL))
+    had = engine.grants[last.id]
+    engine.stop(last.id)
+    again = replace(last, id=ContainerId("again"))
+    decision = engine.create(again)
+    assert isinstance(decision.result, Grant)
+    assert (decision.result.pool_id, decision.result.exclusive) == (had.pool_id, had.exclusive)
+    assert any("would not count for newcomers" in one.what for one in decision.problems)
+    # Where another one has its place it is judged as one that comes.
+    engine.remove(again.id)
+    taken = engine.create(container_of("other", 1, namespace="other")).result
+    assert isinstance(taken, Grant)
+    assert taken.exclusive == had.exclusive
+    result = engine.create(last).result
+    assert not isinstance(result, Grant)
+    assert "would not count for newcomers" in result.reason
 
 
 def test_rules_of_one_container_are_counted_one_by_one() -> None:
