@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from ..model.container import Container
+from ..model.container import Container, QosClass
 from ..model.request import CpuType, Isolation, Request
 from ..placing.classifier import Classifier
 from ..placing.wishes.own_cpus import without_own_cpus
@@ -18,6 +18,9 @@ def pen_request(name: PenName, container: Container, classifier: Classifier) -> 
         size = container.resources
         milli = -(-size.cpu_request_milli // 1000) * 1000
         container = replace(container, resources=replace(size, cpu_request_milli=milli))
+        if container.pod.qos is QosClass.BEST_EFFORT and (milli or size.memory_request_bytes):
+            # It asks for nothing itself; others in its group do.
+            container = replace(container, pod=replace(container.pod, qos=QosClass.BURSTABLE))
     request = classifier.classify(container).request
     if request.exclusive and request.shared_milli:
         request = request.as_shared()

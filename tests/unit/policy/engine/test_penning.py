@@ -295,6 +295,16 @@ def test_a_group_shares_one_set_as_large_as_its_containers() -> None:
     assert node.taken == 2
 
 
+def test_a_group_keeps_its_size_as_one_that_asks_for_nothing_joins_it() -> None:
+    node = Node()
+    first = pod(None, name="p", wish="group.pinfold.dev/pod=front")
+    idle = pod(None, QosClass.BEST_EFFORT, name="q", wish="group.pinfold.dev/pod=front")
+    node.create(container(first, "a", whole(3, memory=GIB)))
+    node.create(container(idle, "b"))
+    assert node.taken == 3
+    assert node.cpus(idle, "b") == node.cpus(first, "a")
+
+
 def test_a_group_that_cannot_grow_refuses_the_newcomer_alone() -> None:
     node = Node("socket:1 core:4 mem:8G")
     first = pod(None, name="p", wish="group.pinfold.dev/pod=front")
