@@ -170,11 +170,25 @@ class Roster:
         )
 
     def place_in(self, pen_id: ContainerId, container: Container) -> LastPlace | None:
-        """The last place of a container that was in a pen and asks for the same; else None."""
+        """The last place of a container that was in a pen and asks for the same; else None.
+
+        With what the pen had of its own as others left it, too: of several that ended together each
+        found it smaller, and they are back in whatever order. O(remembered places).
+        """
         last = self.last_place(container)
         if last is None or last.grant.pen != pen_id or not last.is_of_same:
             return None
-        return last
+        if last.pen is None or not last.pen.exclusive:
+            return last
+        # One that had not all that this one found was of another time.
+        found = {
+            other.pen.exclusive
+            for other in self._last_places.values()
+            if other.grant.pen == pen_id
+            and other.pen is not None
+            and last.pen.exclusive <= other.pen.exclusive
+        }
+        return structs.replace(last, pen_cpus=tuple(sorted(found, key=lambda s: (len(s), s.mask))))
 
     def awaited_slices(self, container: Container) -> CpuSet:
         """The cpus of its pod's pen that others had for themselves, who have ended since."""

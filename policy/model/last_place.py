@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from ...topology.sets.cpuset import CpuSet
 from .container import Resources
 from .grant import Grant
 from .request import Request
@@ -27,6 +28,8 @@ class LastPlace(Struct, frozen=True, kw_only=True):
     """Whose it was."""
     pen: Grant | None = None
     """The pen that it was in, as it left it."""
+    pen_cpus: tuple[CpuSet, ...] = ()
+    """The own cpus of that one, and those that it had before others left it, the fewest first."""
     request: Request
     resources: Resources = Resources()
     breaches: frozenset[Breach] = frozenset()

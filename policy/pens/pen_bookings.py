@@ -49,6 +49,10 @@ class PenBookings:
         what it had. Of anybody else the rules are judged as of any newcomer.
         """
         pen, last = self._last.get(request.container_id), None
+        if pen is not None and back is not None and back.pen is not None:
+            # It may have been another one that ended last, and asked for more or less.
+            request = _of_its_kind(back.pen, request)
+            pen = self._part_of(back, request.exclusive) or pen
         if pen is not None:
             last = LastPlace(grant=pen, request=_as_before(request, pen))
             if back is not None:
@@ -61,6 +65,18 @@ class PenBookings:
             self._last.pop(request.container_id, None)
             self._take(found)
         return found
+
+    def _part_of(self, back: LastPlace, count: int) -> Grant | None:
+        """The pen of before with so many of its own cpus; None where it had fewer."""
+        picker, pen = self._books.picker, back.pen
+        if pen is None:
+            return None
+        enough = next((one for one in back.pen_cpus if len(one) >= count), pen.exclusive)
+        own = picker.pick(enough.mask, count)
+        if own is None:
+            return None
+        isolated = self._books.tree.root.isolated & CpuSet(own)
+        return replace(pen, exclusive=CpuSet(own), isolated=isolated)
 
     def _broken_at(self, pen: Grant, judgement: Judgement | None) -> Sequence[Restriction]:
         """The rules of a newcomer that would not hold where a pen was that has ended."""
@@ -143,6 +159,9 @@ class PenBookings:
         allowed = allowed_in_pen(judgements, (pen,), books)
         then = None if back is None else back.pen
         before, planner = NO_CPUS if then is None else then.exclusive, self._planner
+        for one in () if back is None else back.pen_cpus:
+            if len(pen.exclusive | before) < request.exclusive:
+                before = one
         placement = planner.plan(kept, request, allowed, judgements, before, runs=runs)
         if isinstance(placement, Failure):
             if then is None:

@@ -10,6 +10,7 @@ from ...topology.sets.cpuset import CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
+from ..books.named_cpus import can_spare
 from ..memory.offers import Offer
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.request import CpuType, Isolation, Request
@@ -255,11 +256,22 @@ class Resizer:
 
         def pick(free: int) -> int | None:
             free = suitable_cpus(request, free & allowed, more)
-            if (free & back).bit_count() >= more:
-                free &= back
-            return self._picker.extend(mask, free, more, request.priority, smt=request.smt)
+            near = free & back
+            if near.bit_count() >= more:
+                return self._picker.extend(mask, near, more, request.priority, smt=request.smt)
+            left = more - near.bit_count()
+            beside = self._picker.extend(
+                mask | near, free & ~near, left, request.priority, smt=request.smt
+            )
+            return None if beside is None else beside | near
 
-        added = pick(free)
+        added = None
+        if back and not is_isolated:
+            # Which cpus are kept for others was chosen while it was away.
+            again = pick(ledger.free_sharable[pool_id] & (free | back))
+            added = again if again is not None and can_spare(again, pool_id, ledger) else None
+        if added is None:
+            added = pick(free)
         if not (is_isolated or ledger.narrowed.is_empty):
             shared, spare = ledger.free_sharable[pool_id], ledger.spare_cpus
             within = shared if region is None else shared & region

@@ -30,6 +30,8 @@ from pinfold.topology.model.machine import Machine
 
 STEPS = int(os.environ.get("PINFOLD_RETURN_STEPS", "60"))
 SEEDS = range(int(os.environ.get("PINFOLD_RETURN_SEEDS", "60")))
+GROUPS_FOUND = (76, 102, 107, 151, 157, 173, 177, 196, 217, 228, 244, 253, 257)
+"""In these a group was back on other cpus, or with more or fewer."""
 MIB = 2**20
 MACHINES = (
     machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G"),
@@ -41,6 +43,9 @@ MACHINES = (
 
 class Node:
     """A node on which pods of all kinds crash, and beside it what a runtime would have."""
+
+    remembered = 0.6
+    """How many restarts of the daemon find a state file."""
 
     def __init__(self, machine: Machine, seed: int) -> None:
         self.random = random.Random(seed)
@@ -116,7 +121,7 @@ class Node:
     def restart_now(self) -> None:
         draw = self.random
         advice: Mapping[ContainerId, Advice] = (
-            self.engine.snapshot().advice() if draw.random() < 0.6 else {}
+            self.engine.snapshot().advice() if draw.random() < self.remembered else {}
         )
         listed = [
             structs.replace(one, cpus=self.kernel[key].cpus, mems=self.kernel[key].mems)
@@ -254,6 +259,49 @@ class Node:
             raise
 
 
+class GroupedNode(Node):
+    """A node on which most pods are in groups of several; a group's memory is no part of the law.
+
+    What a group has of its own no cpuset tells, so a daemon always finds its state file.
+    """
+
+    remembered = 1
+
+    def new_pod(self) -> Sequence[Container]:
+        containers = super().new_pod()
+        pod = containers[0].pod
+        is_plain = pod.namespace == "default" and pod.resources is None
+        if not is_plain or self.random.random() < 0.4:
+            return containers
+        group = {"group.pinfold.dev/pod": self.random.choice(("red", "blue"))}
+        pod = structs.replace(pod, annotations={**pod.annotations, **group})
+        return [structs.replace(one, pod=pod) for one in containers]
+
+    def state(self) -> Mapping[str, object]:
+        return {
+            one.path: (self.engine.grants[key].exclusive, self.kernel[key].cpus)
+            for key, one in self.running.items()
+        }
+
+    def is_short(self) -> bool:
+        """Or whether a group has less than its containers ask for."""
+        asked: dict[ContainerId, int] = {}
+        for key, grant in self.engine.grants.items():
+            if grant.pen is not None and self.running[key].pod.resources is None:
+                milli = self.running[key].resources.cpu_request_milli
+                asked[grant.pen] = asked.get(grant.pen, 0) + milli
+        pens = self.engine.snapshot().pens
+        return super().is_short() or any(
+            milli > (1000 * len(pens[key].exclusive) or pens[key].shared_milli)
+            for key, milli in asked.items()
+        )
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_crashes_and_is_back_has_all_that_it_had_and_so_has_everybody(seed: int) -> None:
     Node(MACHINES[seed % len(MACHINES)], seed).live(STEPS)
+
+
+@pytest.mark.parametrize("seed", dict.fromkeys((*SEEDS, *GROUPS_FOUND)))
+def test_a_group_whose_containers_crash_has_the_cpus_that_it_had(seed: int) -> None:
+    GroupedNode(MACHINES[seed % len(MACHINES)], seed).live(STEPS)

@@ -135,3 +135,19 @@ def mems(node: Node, name: str) -> str:
     pinning = node.engine.pinning(ContainerId(f"{name[0]}-{name}"))
     assert pinning is not None
     return str(pinning.mems)
+
+
+def test_a_group_of_which_several_crash_is_back_on_the_same_cpus_whoever_is_first() -> None:
+    group = [pod(None, name=name, wish="group.pinfold.dev/pod=front") for name in "pqr"]
+    members = [container(of, "m", whole(2, memory=GIB // 8)) for of in group]
+    beside = pod(None, name="beside")
+    shares = replace(whole(1, memory=GIB // 8), cpu_request_milli=1500, cpu_limit_milli=1500)
+    for order in permutations(range(3)):
+        node = Node("socket:1 l3:4 core:2 thread:2 mem:8G")
+        node.create(*members, container(beside, "x", shares))
+        assert [node.cpus(of, "m") for of in group] == ["2-7"] * 3
+        for of in group:
+            node.stop(of, "m")
+        node.create(*[again(members[number]) for number in order])
+        assert [node.cpus(of, "m-1") for of in group] == ["2-7"] * 3, order
+        assert node.cpus(beside, "x") == "8-11"
