@@ -1,10 +1,13 @@
 """Kept cpus: where all who share cpus find what they were promised, whoever takes the others."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from copy import copy
+from functools import reduce
 from typing import Final
 
-from ...topology.sets.cpuset import lowest_cpu
+from ...topology.sets.cpuset import iter_bits, lowest_cpu
+from .asking_sets import AskingSets
+from .full_sets import FullSets
 
 _CPU_MILLI: Final = 1000
 _LOOKS_MAX: Final = 8192
@@ -12,7 +15,6 @@ _LOOKS_MAX: Final = 8192
 does: more cpus are kept."""
 _EFFORT_MAX: Final = 8 * _LOOKS_MAX
 """And after so many in answer to all questions of one event."""
-_NARROW_MAX: Final = 64
 _NEWCOMER: Final = -1
 
 
@@ -40,11 +42,13 @@ class KeptCpus:
         self._sets: dict[int, int] = {}
         self._on: dict[int, int] = {}
         """Masks of the cpus of which each set has some."""
-        self._asking: dict[int, int] = {}
-        """How many need that one cpu of a set is shared."""
-        self._asking_at: dict[int, tuple[int, ...]] = {}
-        """The narrow ones of these sets by cpu: there may be thousands, of cores and caches."""
-        self._asking_wide: dict[int, None] = {}
+        self._lent: set[int] = set()
+        """Cpus whose users are a copy's as well."""
+        self._asking = AskingSets()
+        self._full = FullSets()
+        self._taken: int = 0
+        """Cpus that are taken off in a question, and `_asked`: the milli-cpus it is about."""
+        self._asked: int = 0
         # The small sets first: what is kept for them is kept for those around them, too.
         for _, cpus, milli in sorted([(one.bit_count(), one, shares[one]) for one in shares]):
             self.add(cpus, milli)
@@ -54,12 +58,15 @@ class KeptCpus:
     def copy(self) -> "KeptCpus":
         """A copy that changes apart from this one. O(kept cpus + sets of cpus)."""
         other = copy(self)
-        other._left = dict(self._left)
-        other._users = {cpu: dict(self._users[cpu]) for cpu in _bits(self._kept)}
-        other._numbers, other._sets = dict(self._numbers), dict(self._sets)
-        other._on = dict(self._on)
-        other._asking, other._asking_at = dict(self._asking), dict(self._asking_at)
-        other._asking_wide = dict(self._asking_wide)
+        other._left, other._users = dict(self._left), dict(self._users)
+        # Most of them stay as they are.
+        self._lent, other._lent = set(self._users), set(self._users)
+        other._numbers, other._sets, other._on = (
+            dict(self._numbers),
+            dict(self._sets),
+            dict(self._on),
+        )
+        other._asking, other._full = self._asking.copy(), self._full.copy()
         return other
 
     def rest(self) -> None:
@@ -77,8 +84,8 @@ class KeptCpus:
             self._sets[number], self._on[number] = cpus, 0
         # As most find it, without a call for each cpu.
         left, users, on = self._left, self._users, 0
-        while milli and (here := cpus & self._partly or cpus & self.spare):
-            cpu = here.bit_length() - 1
+        while milli and (open_cpus := cpus & self._partly or cpus & self.spare):
+            cpu = open_cpus.bit_length() - 1
             bit = 1 << cpu
             if not self._partly & bit:
                 self.spare ^= bit
@@ -86,7 +93,8 @@ class KeptCpus:
                 self._partly |= bit
                 left[cpu], users[cpu] = _CPU_MILLI, {}
             given = milli if milli < left[cpu] else left[cpu]
-            users[cpu][number] = users[cpu].get(number, 0) + given
+            here = users[cpu] if cpu not in self._lent else self._users_at(cpu)
+            here[number] = here.get(number, 0) + given
             on |= bit
             milli -= given
             left[cpu] -= given
@@ -102,35 +110,17 @@ class KeptCpus:
         if not milli:
             return
         number = self._numbers[cpus]
+        self._full.drop(cpus, milli)
         self._give_back(number, milli)
         if not self._on[number]:
             del self._numbers[cpus], self._sets[number], self._on[number]
 
     def ask(self, cpus: int, count: int = 1) -> None:
         """A cpu of these is to be shared, as so many more need it; fewer where it is negative."""
-        asking = self._asking.get(cpus, 0) + count
-        is_new = asking == count
-        if asking:
-            self._asking[cpus] = asking
-            if not is_new:
-                self._keep_one(cpus)
-                return
-        else:
-            del self._asking[cpus]
-        if cpus.bit_count() > _NARROW_MAX:
-            if is_new:
-                self._asking_wide[cpus] = None
-            else:
-                del self._asking_wide[cpus]
-        else:
-            for cpu in _bits(cpus):
-                at = self._asking_at.get(cpu, ())
-                at = (*at, cpus) if is_new else tuple([one for one in at if one != cpus])
-                self._asking_at[cpu] = at
-        if is_new:
-            self._keep_one(cpus)
-        else:
+        if self._asking.change(cpus, count):
             self._tidy(cpus & self._partly)
+        else:
+            self._keep_one(cpus)
 
     def take(self, cpus: int) -> None:
         """Spare cpus become somebody's own."""
@@ -138,6 +128,7 @@ class KeptCpus:
 
     def give(self, cpus: int) -> None:
         """Cpus that were somebody's own are spare."""
+        self._full.give(cpus)
         self.spare |= cpus
 
     def spared(self, cpus: int, count: int) -> int:
@@ -146,27 +137,45 @@ class KeptCpus:
         Those that are kept are spared where shares can move on to others.
         """
         cpus &= self.spare | self._kept
-        found, dead = cpus & self.spare, 0
+        found = cpus & self.spare
         if found.bit_count() >= count or cpus.bit_count() < count or self._effort > _EFFORT_MAX:
             return found
         self._looks = 0
         self.spare ^= found
-        least = sorted([(-self._left[cpu], cpu) for cpu in _bits(cpus & self._kept)])
+        dead = self._full.closed_by(found)
+        least = sorted([(-self._left[cpu], cpu) for cpu in iter_bits(cpus & self._kept & ~dead)])
         more = count - found.bit_count()
         for _, cpu in least:
             if dead >> cpu & 1:
                 continue
+            self._taken = found | 1 << cpu
             tight = self._release(cpu)
             if tight:
                 # As much is promised there as leaves no whole cpu.
                 dead |= tight
                 continue
-            found |= 1 << cpu
+            found = self._taken
             more -= 1
             if not more:
                 break
+            dead |= self._full.closed_by(found)
+        self._taken = 0
         self.spare |= found
         return found
+
+    def spared_apart(self, cpus: int, count: int) -> int:
+        """The same as `spared`, after which all is as it was before."""
+        if (cpus & self.spare).bit_count() >= count:
+            return self.spared(cpus, count)
+        other = self.copy()
+        # What is full is so whoever moves on.
+        other._full = self._full
+        return other.spared(cpus, count)
+
+    def grants(self, own: int, cpus: int, milli: int) -> bool:
+        """Whether a share of some cpus may get so much, once others are taken; see `grantable`."""
+        is_full = self._full.left(own, cpus & ~own, milli) < milli
+        return not is_full and self.grantable(own, cpus, milli) >= milli
 
     def grantable(self, own: int, cpus: int, milli: int) -> int:
         """Milli-cpus up to so many that a share of some cpus may get, once others are taken.
@@ -175,6 +184,7 @@ class KeptCpus:
         """
         self._looks = 0
         cpus &= ~own
+        milli = self._full.left(own, cpus, milli)
         here, left = cpus & self._partly, milli - _CPU_MILLI * (cpus & self.spare).bit_count()
         while here and left > 0:
             cpu = here.bit_length() - 1
@@ -185,18 +195,20 @@ class KeptCpus:
             return milli
         self.spare ^= own
         self._sets[_NEWCOMER], self._on[_NEWCOMER] = cpus, 0
+        self._taken, self._asked = own, milli
         found = milli - self._keep(_NEWCOMER, milli)[0]
+        self._taken = self._asked = 0
         self._give_back(_NEWCOMER, milli)
         self.spare |= own
         return found
 
     def check(self, fresh: "KeptCpus") -> None:
         """Assert that it keeps cpus for the same promises as another one, and those of each set."""
-        assert self._asking == fresh._asking
+        assert self._asking.counts == fresh._asking.counts
         assert self.spare | self._kept == fresh.spare | fresh._kept
         assert not self.spare & self._kept
         assert self._milli() == fresh._milli() or self.short_milli or fresh.short_milli
-        for cpu in _bits(self._kept):
+        for cpu in iter_bits(self._kept):
             assert self._left[cpu] == _CPU_MILLI - sum(self._users[cpu].values())
             assert bool(self._left[cpu]) == bool(self._partly >> cpu & 1)
             for number in self._users[cpu]:
@@ -204,8 +216,8 @@ class KeptCpus:
 
     def _milli(self) -> Mapping[int, int]:
         found: dict[int, int] = {}
-        for users in map(self._users.__getitem__, _bits(self._kept)):
-            for number, milli in users.items():
+        for cpu in iter_bits(self._kept):
+            for number, milli in self._users[cpu].items():
                 cpus = self._sets[number]
                 found[cpus] = found.get(cpus, 0) + milli
         return found
@@ -243,10 +255,10 @@ class KeptCpus:
         self._effort += 1
         self._kept ^= bit
         self._partly &= ~bit
-        if not all([self._keep_one(one) for one in self._asking_of(cpu)]):
+        if not all([self._keep_one(one) for one in self._asking.with_cpu(cpu)]):
             self._put_back(cpu)
             return bit
-        users = self._users[cpu]
+        users = self._users_at(cpu)
         for number in tuple(users):
             milli = users.pop(number)
             self._left[cpu] += milli
@@ -270,7 +282,7 @@ class KeptCpus:
         here = self._on[number]
         while milli and here:
             cpu = here.bit_length() - 1
-            users, bit = self._users[cpu], 1 << cpu
+            users, bit = self._users_at(cpu), 1 << cpu
             here ^= bit
             given = min(users[number], milli)
             milli -= given
@@ -285,20 +297,14 @@ class KeptCpus:
 
     def _tidy(self, cpus: int) -> None:
         """Let those of some cpus be spare of which nobody has some, and nobody needs one."""
-        for cpu in _bits(cpus):
+        for cpu in [*iter_bits(cpus)][::-1]:
             bit = 1 << cpu
-            if self._users[cpu]:
-                continue
-            if any(not one & self._kept & ~bit for one in self._asking_of(cpu)):
+            asking = () if self._users[cpu] else self._asking.with_cpu(cpu)
+            if self._users[cpu] or any(not one & self._kept & ~bit for one in asking):
                 continue
             self._kept ^= bit
             self._partly ^= bit
             self.spare |= bit
-
-    def _asking_of(self, cpu: int) -> Iterable[int]:
-        """The sets with a cpu of which one is needed."""
-        wide = [one for one in self._asking_wide if one >> cpu & 1]
-        return [*self._asking_at.get(cpu, ()), *wide]
 
     def _open(self, bit: int) -> None:
         self.spare ^= bit
@@ -306,6 +312,14 @@ class KeptCpus:
         self._partly |= bit
         cpu = lowest_cpu(bit)
         self._left[cpu], self._users[cpu] = _CPU_MILLI, {}
+
+    def _users_at(self, cpu: int) -> dict[int, int]:
+        """The users of a cpu, to be changed."""
+        users = self._users[cpu]
+        if cpu in self._lent:
+            self._lent.discard(cpu)
+            users = self._users[cpu] = dict(users)
+        return users
 
     def _fill(self, number: int, milli: int) -> int:
         """What is left of kept cpus of a set, up to so much, given to it."""
@@ -317,7 +331,7 @@ class KeptCpus:
         return given
 
     def _take(self, cpu: int, number: int, milli: int) -> int:
-        users = self._users[cpu]
+        users = self._users_at(cpu)
         users[number] = users.get(number, 0) + milli
         self._on[number] |= 1 << cpu
         self._left[cpu] -= milli
@@ -351,6 +365,11 @@ class KeptCpus:
                     if other not in came:
                         came[other] = number, cpu
                         pending.append(other)
+        around = reduce(int.__or__, map(sets.__getitem__, came))
+        # All who have some of these cpus have others of these alone, or of those that are taken.
+        taken = around & self._taken
+        left = _CPU_MILLI * taken.bit_count() + self._asked - milli
+        self._full.note(seen | taken, around, left)
         return 0, seen
 
     def _passed_on(
@@ -367,7 +386,7 @@ class KeptCpus:
             one = before
         self._take(end, last, milli)
         for one, cpu, before in way:
-            users, bit = self._users[cpu], 1 << cpu
+            users, bit = self._users_at(cpu), 1 << cpu
             users[before] = users.get(before, 0) + milli
             self._on[before] |= bit
             users[one] -= milli
@@ -375,12 +394,3 @@ class KeptCpus:
                 del users[one]
                 self._on[one] ^= bit
         return milli
-
-
-def _bits(cpus: int) -> list[int]:
-    found: list[int] = []
-    while cpus:
-        cpu = cpus.bit_length() - 1
-        cpus ^= 1 << cpu
-        found.append(cpu)
-    return found

@@ -35,6 +35,8 @@ class SpareCpus:
         self._kept: KeptCpus | None = None
         self._version = 0
         """Another number after each change."""
+        self._fresh: tuple[int, KeptCpus] | None = None
+        """Those that are kept where nothing was asked yet, and the version then."""
         self._origin: tuple[SpareCpus, int] | None = None
         """Those of which this is a copy, until it is asked first, and their version then."""
         self._changes: list[tuple[Grant, bool]] = []
@@ -104,8 +106,10 @@ class SpareCpus:
             self._kept.check(self._anew())
 
     def settled(self, cpus: int, count: int) -> int:
-        """The same as `takeable`, whatever was asked before. O(sets of cpus)."""
-        return self._anew().spared(cpus, count)
+        """The same as `takeable`, whatever was asked before. O(sets of cpus) when first asked."""
+        if self._fresh is None or self._fresh[0] != self._version:
+            self._fresh = self._version, self._anew()
+        return self._fresh[1].spared_apart(cpus, count)
 
     def takeable(self, cpus: int, count: int) -> int:
         """A mask of some of these cpus that may be taken all at once: so many if there are."""
@@ -116,7 +120,15 @@ class SpareCpus:
         own &= self._promised.free_sharable[-1]
         if own & ~self._keeping.spared(own, own.bit_count()):
             return False
-        return self._grantable(own, cpus, milli) >= milli
+        return self._grants(own, cpus, milli)
+
+    def grants(self, cpus: int, count: int, milli: int) -> bool:
+        """Whether a share of these cpus may get so much, once so many of them are taken."""
+        keeping = self._keeping
+        if 1000 * ((cpus & keeping.spare).bit_count() - count) >= milli:
+            return True
+        own = lowest_bits(keeping.spared(cpus, count), count)
+        return own.bit_count() >= count and self._grants(own, cpus, milli)
 
     def grantable(self, cpus: int, count: int, milli: int) -> int:
         """Milli-cpus up to so many that a share of these cpus may get, once so many are taken."""
@@ -129,6 +141,12 @@ class SpareCpus:
     def grantable_beside(self, own: int, cpus: int, milli: int) -> int:
         """Milli-cpus up to so many that a share of some cpus may get beside these very ones."""
         return self._grantable(own & self.sure, cpus, milli) if self.can_take(own) else 0
+
+    def _grants(self, own: int, cpus: int, milli: int) -> bool:
+        cpus &= self._promised.free_sharable[-1]
+        if not milli or 1000 * (cpus & self.sure & ~own).bit_count() >= milli:
+            return True
+        return self._keeping.grants(own, cpus, milli)
 
     def _grantable(self, own: int, cpus: int, milli: int) -> int:
         cpus &= self._promised.free_sharable[-1]

@@ -89,7 +89,7 @@ def _lift(
         count, free = request.exclusive, trial.free_sharable[pool_id]
         if trial.spare_cpus.takeable(free, count).bit_count() < count:
             return None
-        if trial.spare_cpus.grantable(free, count, request.shared_milli) < request.shared_milli:
+        if not trial.spare_cpus.grants(free, count, request.shared_milli):
             return None
     return Lift(pool_id=pool_id, lifted=tuple(lifted), ledger=trial)
 

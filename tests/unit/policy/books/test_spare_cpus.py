@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from pinfold.policy.books import spare_cpus
 from pinfold.policy.books.cpu_ledger import Ledger
 from pinfold.policy.books.kept_cpus import KeptCpus
 from pinfold.topology.sets.cpuset import CpuSet
@@ -124,3 +126,23 @@ def test_the_same_cpu_is_not_kept_for_two() -> None:
         found = ledger.spare_cpus.takeable(cpus, 4)
         assert found.bit_count() == free.bit_count() - 6
     assert not Ledger.copy(ledger).spare_cpus.can_take(ledger.tree.masks[NODE1] & free)
+
+
+def test_which_cpus_are_spare_is_added_up_once_for_all_who_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = ledger_of()
+    ledger.add(structs.replace(share("a", ROOT, 1500), within=CpuSet.parse("1-3")))
+    spare, made = ledger.spare_cpus, list[KeptCpus]()
+
+    def made_anew(free: int, shares: Mapping[int, int], asking: Mapping[int, int]) -> KeptCpus:
+        made.append(KeptCpus(free, shares, asking))
+        return made[-1]
+
+    monkeypatch.setattr(spare_cpus, "KeptCpus", made_anew)
+    free: int = ledger.free_sharable[ROOT]
+    found = [spare.settled(free, count) for count in (1, 16, 15, 14, 16, 1)]
+    assert len(made) == 1
+    assert (found[0], found[1]) == (found[5], found[4])
+    ledger.add(share("b", NODE1, 1000))
+    assert spare.settled(free, 16) != found[1]
