@@ -232,13 +232,13 @@ class PlaceFinder:
         request, region = search.request, openings.regions[winner]
         exclusive = isolated = NO_CPUS
         if request.exclusive:
-            free = search.exclusive(winner, region)
+            free = search.own_cpus.exclusive(winner, region)
             is_isolated = bool(free & self._ledger.free_isolated[winner])
             exclusive = self._drawn(search, winner, free)
             if is_isolated:
                 isolated = exclusive
             elif not self._may_take(request, exclusive, winner, region):
-                exclusive = self._drawn(search, winner, search.settled(winner, region))
+                exclusive = self._drawn(search, winner, search.own_cpus.settled(winner, region))
         return ChosenPlace(
             pool_id=winner,
             decided_by=ranking.decided_by,

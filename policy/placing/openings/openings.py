@@ -11,14 +11,14 @@ from ....topology.model.machine import Level
 from ...books.cpu_ledger import Ledger
 from ...books.narrowed_shares import NarrowedShares
 from ...model.grant import Dropped
-from ...model.request import Isolation, Request
+from ...model.request import Request
 from ...pools.pool_tree import PoolTree
-from ..hint_demand import strict_cpus
 from ..judging.judgement import Judgement
 from ..judging.restriction import Restriction
 from ..rank import Column
 from .cpu_bounds import CpuBounds
 from .objections import Objections, ObjectionWording
+from .own_cpus import OwnCpus
 from .sure_parts import sure_parts
 
 NO_LIKINGS: Final[Mapping[int, int]] = {}
@@ -54,9 +54,6 @@ class OpeningSearch:
     ledger: Ledger
     narrowed: NarrowedShares | None = None
     """The narrowed shares without those that make way; None: those of the ledger."""
-    _slices: dict[int, int] = field(init=False, default_factory=dict[int, int])
-    _own: dict[tuple[int, int], int] = field(init=False, default_factory=dict[tuple[int, int], int])
-    _kept: dict[int, int] = field(init=False, default_factory=dict[int, int])
     _short: set[int] = field(init=False, default_factory=set[int])
     _scores: dict[tuple[int, int], int] = field(
         init=False, default_factory=dict[tuple[int, int], int]
@@ -214,40 +211,10 @@ class OpeningSearch:
         shared = self.ledger.free_sharable[pool_id] if self.request.needs_shared_cpu else 0
         return self._left(pool_id) | shared
 
-    def exclusive(self, pool_id: int, region: int) -> int:
-        """A mask of cpus of a region that the newcomer could have for itself."""
-        known = self._own.get((pool_id, region))
-        if known is None:
-            known = self._own[pool_id, region] = self._exclusive(pool_id, region)
-        return known
-
-    def _exclusive(self, pool_id: int, region: int) -> int:
-        request, ledger = self.request, self.ledger
-        isolated = ledger.free_isolated[pool_id] & region
-        if request.wants_isolated and isolated.bit_count() >= request.exclusive:
-            return strict_cpus(request, isolated)
-        if request.isolation is Isolation.REQUIRED:
-            return 0
-        if pool_id not in self._slices:
-            self._slices[pool_id] = ledger.slice(self.tree.pools[pool_id].id)
-        free = strict_cpus(request, self._slices[pool_id] & region & ~self._owed(region))
-        if ledger.narrowed.is_empty:
-            return free
-        count = request.exclusive
-        spare = ledger.spare_cpus.takeable(self._open_cpus(pool_id, region), count)
-        if spare.bit_count() < count:
-            return spare
-        # Which ones are spare is not to depend on what was asked before.
-        return free if free.bit_count() >= count else self.settled(pool_id, region)
-
-    def settled(self, pool_id: int, region: int) -> int:
-        """A mask of such sharable cpus that it may have all at once."""
-        cpus = self._open_cpus(pool_id, region)
-        return self.ledger.spare_cpus.settled(cpus, self.request.exclusive)
-
-    def _open_cpus(self, pool_id: int, region: int) -> int:
-        left = self.ledger.free_sharable[pool_id] & region & ~self._owed(region)
-        return strict_cpus(self.request, left)
+    @cached_property
+    def own_cpus(self) -> OwnCpus:
+        """The cpus that the newcomer could have for itself."""
+        return OwnCpus(self.request, self.judgement, self.ledger)
 
     def may_fit(self, pool_id: int, region: int) -> bool:
         """Whether some part of a region of a pool may have what the newcomer asks for."""
@@ -282,10 +249,10 @@ class OpeningSearch:
         # Of narrow domains there are thousands: most are known to have too few without a look at
         # what the pool may give away.
         few = may_owe and (free ^ free & self.judgement.owed_ever).bit_count() < count
-        if few and (free ^ free & self._owed(region)).bit_count() < count:
+        if few and (free ^ free & self.own_cpus.owed(region)).bit_count() < count:
             return False
-        if count and not self._has_own_for_sure(pool_id, region):
-            own = self.exclusive(pool_id, region)
+        if count and not self.own_cpus.are_sure(pool_id, region):
+            own = self.own_cpus.some(pool_id, region)
             if own.bit_count() < count:
                 return False
             if own & ledger.free_isolated[pool_id]:
@@ -308,7 +275,7 @@ class OpeningSearch:
         if self.narrowed is not None:
             if ledger.room_within(pool.id, region, narrowed=self.narrowed) >= wanted:
                 return True
-        elif ledger.spare_cpus.grantable(free, count, request.shared_milli) >= request.shared_milli:
+        elif ledger.spare_cpus.grants(free, count, request.shared_milli):
             return True
         if not request.wants_isolated and self.tree.is_in_leaf(region):
             self._short.add(region)
@@ -317,41 +284,6 @@ class OpeningSearch:
     def is_short(self, region: int) -> bool:
         """Whether too much is known to be promised on a region, in every pool around it as well."""
         return region in self._short
-
-    def _has_own_for_sure(self, number: int, region: int) -> bool:
-        """Whether sharable cpus of a region serve that need not be looked at one by one."""
-        request = self.request
-        if not self._takes_any:
-            return False
-        isolated = self.ledger.free_isolated[number] & region
-        if request.wants_isolated and isolated.bit_count() >= request.exclusive:
-            return False
-        pool_id, wanted = self.tree.pools[number].id, request.exclusive
-        owed = self.judgement.owed_ever if self.judgement.companions else 0
-        if not self.ledger.narrowed.is_empty:
-            # They are spare whatever pools promised, too.
-            free = self.ledger.free_sharable[number] & region & self.ledger.spare_cpus.sure
-            if (free ^ free & owed).bit_count() >= wanted:
-                return True
-            return bool(free & owed) and (free & ~self._owed(region)).bit_count() >= wanted
-        if self.ledger.cut_within(pool_id, region ^ region & owed) >= wanted:
-            return True
-        # What is owed of the region alone takes longer to tell.
-        left = region ^ region & self._owed(region) if region & owed else 0
-        return left != 0 and self.ledger.cut_within(pool_id, left) >= wanted
-
-    @cached_property
-    def _takes_any(self) -> bool:
-        """Whether the newcomer may take any cpus that are left."""
-        request = self.request
-        return not (request.is_strict or request.isolation is Isolation.REQUIRED)
-
-    def _owed(self, region: int) -> int:
-        """Cpus of a region that the newcomer must leave to companions."""
-        known = self._kept.get(region)
-        if known is None:
-            known = self._kept[region] = self.judgement.owed(region)
-        return known
 
     def _parts(
         self, regions: Sequence[int], closed: frozenset[int], best: list[int]
