@@ -24,7 +24,7 @@ from ..pens.pen_slices import rest_of
 from ..placing.classifier import Classified
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement, bits
-from ..placing.judging.near_blockers import with_near_blockers
+from ..placing.judging.near_blockers import NearBlockers
 from ..placing.judging.obstacles import obstacles
 from ..placing.judging.restriction import TOLD_MAX, names_text, wants_text
 from ..placing.mover import bound_to_place, immovable
@@ -146,7 +146,7 @@ def plan_replacement(
     if isinstance(placement, Failure):
         return placement
     if placement is None:
-        near = with_near_blockers(sought, here, books)
+        near = NearBlockers(books).named(sought, here)
         reasons = "; ".join([one.unmet_text for one in near]) or "its rules hold where it is"
         if kept := wants_text(obstacles(sought, relaxed, books.tree)):
             reasons += f"; where that would hold others do not: {kept}"

@@ -11,7 +11,7 @@ from ..model.pinning import Change
 from ..placing.growth import is_outside
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
-from ..placing.judging.near_blockers import with_near_blockers
+from ..placing.judging.near_blockers import NearBlockers
 from ..placing.judging.restriction import (
     TOLD_MAX,
     Restriction,
@@ -63,18 +63,14 @@ class UnmetRules:
 
     def told(self, decision: Decision, broken: Sequence[Restriction]) -> Decision:
         """A decision that tells which rules its placement breaks."""
-        return self._told(decision, self._many.first(decision.container_id, broken))
+        first = self._many.first(decision.container_id, broken)
+        return self._told(decision, first, NearBlockers(self._books))
 
-    def _told(self, decision: Decision, broken: Sequence[Restriction]) -> Decision:
+    def _told(self, told: Decision, broken: Sequence[Restriction], near: NearBlockers) -> Decision:
         if broken:
             others = ids_in_the_way(broken)
-            self._concerned.setdefault(decision.container_id, set()).update(others)
-        return with_unmet(decision, self._texts(decision.container_id, broken))
-
-    def _texts(self, container_id: ContainerId, broken: Iterable[Restriction]) -> tuple[str, ...]:
-        """The rules that do not hold at a container, with those alone whom it shares domains."""
-        near = with_near_blockers(broken, self._books.reach(container_id), self._books)
-        return tuple([one.unmet_text for one in near])
+            self._concerned.setdefault(told.container_id, set()).update(others)
+        return with_unmet(told, near.texts(broken, self._books.reach(told.container_id)))
 
     def tell_owners(self, newcomer: Container, broken: Sequence[Restriction]) -> None:
         """Note in the decisions of residents that a container breaks rules of theirs.
@@ -222,11 +218,13 @@ class UnmetRules:
                 continue
             told = look.lasting(container_id, decision.unmet)
             if told:
-                self._roster.decisions[container_id] = self._told(decision, told[:TOLD_MAX])
+                self._roster.decisions[container_id] = self._told(
+                    decision, told[:TOLD_MAX], look.near
+                )
             elif decision.unmet:
                 self._due[container_id] = None
             lasting = [one for one in told if one.is_lasting]
-            found[container_id] = self._texts(container_id, lasting)
+            found[container_id] = look.near.texts(lasting, self._books.reach(container_id))
         self._lasting_looks = begin + looks
         self.tidy(look)
         return found
@@ -366,7 +364,7 @@ class UnmetRules:
             ]
             broken += self._many.more(container_id, {one.name for one in broken})
             self._let_rest(container_id, broken)
-            left = self._texts(container_id, broken)
+            left = look.near.texts(broken, self._books.reach(container_id))
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
             if broken:

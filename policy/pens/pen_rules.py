@@ -15,7 +15,7 @@ from ..placing.departures import Needed
 from ..placing.growth import allowed_cpus, held_back, kept_in
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
-from ..placing.judging.near_blockers import with_near_blockers
+from ..placing.judging.near_blockers import NearBlockers
 from ..placing.judging.restriction import TOLD_MAX, Restriction
 from ..placing.judging.scene import Scene
 from ..placing.placer import Failure
@@ -98,7 +98,7 @@ def kept_from(
     """
     cpus = (books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
     there = [one for one in firm if one.is_broken_by(cpus, pen.pool_id)]
-    broken = [one for one in with_near_blockers(there, cpus, books) if _keeps_out(one, back)]
+    broken = [one for one in NearBlockers(books).named(there, cpus) if _keeps_out(one, back)]
     if not broken:
         return None
     told = [one.unmet_text for one in broken[:TOLD_MAX]]

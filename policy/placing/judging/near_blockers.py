@@ -1,24 +1,47 @@
 """Blockers near a container: of those whom a rule keeps away, the ones that share its domains."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ...books.books import Books
+from ...model.container import Container, ContainerId
 from .restriction import Restriction
 
 
-def with_near_blockers(
-    rules: Iterable[Restriction], cpus: int, books: Books
-) -> Iterator[Restriction]:
-    """Rules broken on some cpus, with those of their blockers alone beside whom they are broken.
+class NearBlockers:
+    """The blockers of rules that are near containers, while nobody changes places."""
 
-    All of their blockers where none is near any more. O(blockers).
-    """
-    for rule in rules:
-        if len(rule.blockers) > 1:
-            # More are named by their number: so that is that of those who are near.
-            here = books.domains.covering(rule.level, cpus)
-            reaches = books.reaches([one.id for one in rule.blockers])
-            near = [one for one, mask in zip(rule.blockers, reaches, strict=True) if mask & here]
-            yield rule.beside(near)
-        else:
-            yield rule
+    def __init__(self, books: Books) -> None:
+        """Reads the books, never changes them."""
+        self._books = books
+        self._reaches: dict[ContainerId, int] = {}
+        self._near: dict[tuple[int, int], tuple[Sequence[Container], Sequence[Container]]] = {}
+        """Blockers, and the near ones of them, by the id of their sequence and the domains asked
+        about: several rules have the same, and the same rules are told more than once."""
+
+    def named(self, rules: Iterable[Restriction], cpus: int) -> Iterator[Restriction]:
+        """Rules broken on some cpus, with those blockers alone beside whom they are broken.
+
+        All of their blockers where none is near any more. O(blockers) once for the same ones.
+        """
+        for rule in rules:
+            if len(rule.blockers) > 1:
+                # More are named by their number: so that is that of those who are near.
+                here = self._books.domains.covering(rule.level, cpus)
+                yield rule.beside(self._near_to(here, rule.blockers))
+            else:
+                yield rule
+
+    def texts(self, rules: Iterable[Restriction], cpus: int) -> tuple[str, ...]:
+        """Rules broken on some cpus, for people; see `named`."""
+        return tuple([one.unmet_text for one in self.named(rules, cpus)])
+
+    def _near_to(self, here: int, blockers: Sequence[Container]) -> Sequence[Container]:
+        key = id(blockers), here
+        if key not in self._near:
+            known = self._reaches
+            new = [one.id for one in blockers if one.id not in known]
+            known.update(zip(new, self._books.reaches(new), strict=True))
+            near = [one for one in blockers if known[one.id] & here]
+            # Both are kept: so no others have the same id.
+            self._near[key] = blockers, near
+        return self._near[key][1]

@@ -9,6 +9,7 @@ from ...model.last_place import Breach
 from ..classifier import Classified
 from .judge import Judge
 from .judgement import Judgement
+from .near_blockers import NearBlockers
 from .restriction import Restriction, in_the_way
 from .scene import Scene
 
@@ -36,6 +37,8 @@ class RuleLook:
         self._judge = judge
         self._scenes: dict[ContainerId | None, Scene] = {}
         """By the pen of those that are looked at."""
+        self.near = NearBlockers(books)
+        """The blockers of rules near those."""
         self.effort = 0
 
     def broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
