@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import CpuSet
 from ..annotations.preferences import parse_preferences
 from ..books.books import Books
-from ..books.ties import required_among
 from ..configuration.config import OnUnsatisfiable
 from ..model.container import Container, ContainerId
 from ..model.cpu_preference import MovePreference
@@ -31,7 +30,7 @@ from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.scene import Scene
 from ..placing.openings.crowds import standing_cpus
-from ..placing.openings.narrowing import has_room
+from ..placing.openings.narrowing import may_make_way
 from ..placing.placer import Placement
 from ..placing.restart import RESTARTED
 from ..rules.podaffinity.rule_set import RequiredTerm
@@ -73,7 +72,7 @@ class ShiftedShares:
             last = self._roster.remembered_place(self._roster.containers[gone])
             if last is None or last.pen is None:
                 found = dict.fromkeys(self._narrowed_for(gone))
-                may = list(filter(self._may_make_way, found))
+                may = may_make_way(found, self._books)
                 waiting = self._roster.affinity_of_ended() if may else ()
                 free = [one for one in may if not self._is_awaited(one, waiting)]
                 self._due.update(dict.fromkeys(free))
@@ -100,21 +99,6 @@ class ShiftedShares:
         if placement.decided_by == RESTARTED and grant.within is not None:
             self._due[grant.container_id] = None
 
-    def _may_make_way(self, held_as: ContainerId) -> bool:
-        """Whether rules let a container, or all in a pen, be narrowed; see `find_narrowings`.
-
-        And whether it still fits on what it has: where too much is promised nobody is narrowed.
-        """
-        standing, residents = self._books.standing, self._books.affinity.residents
-        ledger = self._books.ledger
-        grant = ledger.counted(held_as)
-        if not has_room(grant, standing_cpus(grant, ledger), ledger):
-            return False
-        members = tuple(ledger.members(held_as)) or (held_as,)
-        if any(standing.of(one).hold_it for one in members):
-            return False
-        return not (standing.has_required_affinity and required_among(members, standing, residents))
-
     def _is_awaited(self, held_as: ContainerId, waiting: _Waiting) -> bool:
         """Whether who has ended, and may be back, wants a container, or one in a pen, with it."""
         containers = self._roster.containers
@@ -125,7 +109,7 @@ class ShiftedShares:
 
     def _is_kept(self, held_as: ContainerId, ended: Sequence[ContainerId]) -> bool:
         """Whether one is narrow for another that has ended, and would not make way once more."""
-        is_free = self._may_make_way(held_as)
+        is_free = may_make_way((held_as,), self._books)
         if is_free and not self._is_awaited(held_as, self._roster.affinity_of_ended()):
             return False
         return any(held_as in self._narrowed_for(one) for one in ended)

@@ -18,6 +18,7 @@ from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
 from ...books.cpu_ledger import Ledger
 from ...books.narrowed_shares import NarrowedShares
+from ...books.ties import required_among
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId
 from ...pools.domains import Domains
@@ -309,6 +310,27 @@ def _cover(levels: frozenset[Level], cpus: int, domains: Domains) -> int:
     for level in levels:
         cover |= domains.covering(level, cpus)
     return cover
+
+
+def may_make_way(held: Iterable[ContainerId], books: Books) -> Sequence[ContainerId]:
+    """The containers and pens that rules let be narrowed, of some; see `find_narrowings`.
+
+    And that still fit on what they have: where too much is promised nobody is narrowed.
+    """
+    standing, ledger = books.standing, books.ledger
+    members: dict[ContainerId, Sequence[ContainerId]] = {}
+    for held_as in held:
+        grant = ledger.counted(held_as)
+        if has_room(grant, standing_cpus(grant, ledger), ledger):
+            inside = tuple(ledger.members(held_as)) or (held_as,)
+            if not any(standing.of(one).hold_it for one in inside):
+                members[held_as] = inside
+    if not members or not standing.has_required_affinity:
+        return list(members)
+    # Of all together: the same rules may require many of them.
+    everyone = [one for some in members.values() for one in some]
+    required = {*required_among(everyone, standing, books.affinity.residents)}
+    return [one for one, inside in members.items() if required.isdisjoint(inside)]
 
 
 def has_room(

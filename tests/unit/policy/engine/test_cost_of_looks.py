@@ -1,17 +1,26 @@
 """What looks at many residents cost: nothing is asked once more for each of them."""
 
 from collections.abc import Iterable
+from typing import Final
 
 import pytest
 
 from pinfold.policy.books.books import Books
 from pinfold.policy.model.container import ContainerId
+from tests.unit.counted_calls import count_calls
 from tests.unit.policy.engine.ruled_pods import (
     LASTING,
+    PREFERRED,
+    apart,
     container_of,
     engine_of,
+    near,
     term,
 )
+
+_IS_SHOP: Final = {"key": "app", "operator": "In", "values": ["shop"]}
+_SYSTEM: Final = {"matchExpressions": [{"key": "kind", "operator": "In", "values": ["system"]}]}
+_WIDE: Final = {"poolAffinity": {PREFERRED: [{"weight": 9, "preference": _SYSTEM}]}}
 
 
 def test_a_look_at_many_asks_once_where_those_are_whom_rules_keep_away(
@@ -32,3 +41,23 @@ def test_a_look_at_many_asks_once_where_those_are_whom_rules_keep_away(
     monkeypatch.setattr(Books, "reaches", counted)
     assert any(engine.look_at_rules().values())
     assert len(asked) < 5 * many
+
+
+def test_who_is_required_is_asked_once_for_all_who_made_way_for_one_that_leaves() -> None:
+    few, many = (_calls_of_the_departure_of_a_shop(webs) for webs in (2, 10))
+    assert many < few + 8 * 250
+
+
+def _calls_of_the_departure_of_a_shop(webs: int) -> int:
+    """Of one for whom so many made way, each of whom as many rules may require."""
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G")
+    for n in range(webs):
+        rules = {**apart(term("numa", "shop")), **_WIDE}
+        engine.create(container_of(f"web{n}", 0.1, rules, app="web"))
+    shop = container_of("shop", 0.1, app="shop")
+    assert engine.create(shop).changes
+    for n in range(40):
+        absent = {"key": f"k{n}", "operator": "DoesNotExist"}
+        rule = {"topologyKey": "socket", "labelSelector": {"matchExpressions": [absent, _IS_SHOP]}}
+        engine.create(container_of(f"fan{n}", 0.01, near(rule)))
+    return count_calls(lambda: engine.stop(shop.id))
