@@ -38,13 +38,13 @@ class Allocator:
 
     def __init__(self, books: Books, interrupts: Sequence[Interrupt]) -> None:
         """`books`: empty ones."""
-        self.books = books
-        self.machine, self.config = books.machine, books.config
+        self.books, self.machine, self.config = books, books.machine, books.config
         self.roster = Roster()
         self.classifier = Classifier(books.config, interrupts, books.machine)
         judge = self._judge = Judge(books, books.config)
-        self._placer = Placer(books, Chooser(books.tree, books.picker.classes), judge)
-        self._restarts = RestartPlacer(self.books, self._placer, self.roster.classified)
+        chooser, classified = Chooser(books.tree, books.picker.classes), self.roster.classified
+        self._placer = Placer(books, chooser, judge, classified)
+        self._restarts = RestartPlacer(self.books, self._placer, classified)
         self.planner = Planner(self.books, self._judge, self._restarts)
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self.shares = ShiftedShares(self.books, self.roster, self._judge)

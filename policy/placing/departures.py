@@ -71,9 +71,9 @@ class _Trial(enum.Enum):
     """The node itself would find none, either."""
 
 
-HasRoom = Callable[[Books, Judgement, bool], bool]
-"""Whether a container has a place by other books and rules; the last says whether residents may
-make way for it."""
+HasRoom = Callable[[Books, Judgement, bool], bool | None]
+"""Whether a container has a place by other books and rules; None where none is known, and too much
+would have to be looked at. The last says whether residents may make way for it."""
 
 
 class DepartureSearch:
@@ -213,14 +213,17 @@ class DepartureSearch:
         # Else it depends on what others do first.
         is_quiet = not any(self._remaining.gained(one, freed) for one in rules.kept_apart())
         may_clear = is_quiet and self._clearings > 0
+        is_known = may_clear
         if self._may_hold(rules, after.ledger):
             self._tries -= 1
             self._clearings -= may_clear
-            if self._has_room(after, rules, may_clear):
+            found = self._has_room(after, rules, may_clear)
+            if found:
                 return _Trial.ROOM
+            is_known &= found is not None
         # Whom somebody must be near may make way once that one is gone.
         rules_gone = [rule for one in ids for rule in books.standing.of(one).required]
-        is_sure = may_clear and all([one.is_anti for one in rules_gone])
+        is_sure = is_known and all([one.is_anti for one in rules_gone])
         # Whoever was narrowed has more, or is narrowed otherwise, once others have left.
         is_sure &= not books.ledger.narrowed.ids
         # Of very many it is not asked whether they share more cpus then.

@@ -4,8 +4,9 @@ Tried on a copy of the ledger, in which those without a cpu of their pool find a
 they do once the cpus are taken.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +23,11 @@ from .judging.judge import Judge
 from .judging.judgement import Judgement
 from .judging.restriction import Restriction
 from .judging.rule_look import RuleLook
+
+_LOOKS_MAX: Final = 96
+"""So many of those driven out are looked at in all trials of one refusal."""
+_LOOKS_OF_ONE: Final = 8
+"""A look costs at least as much as one at so many."""
 
 
 class Lost(Struct, frozen=True):
@@ -47,19 +53,27 @@ class Displacement:
         the others are for who arrives, and who is left no cpu of its pool comes home later.
         O(pools + grants + grants driven out), and each of these is judged up to three times.
         """
-        books = self._books
-        if not books.standing.rules:
+        if not self._books.standing.rules:
             return ()
-        after = copy(books)
+        after, driven_out = self.driven_out(booking, judgement)
+        return self.lost_of(driven_out, after) if driven_out else ()
+
+    def driven_out(
+        self, booking: Booking, judgement: Judgement | None
+    ) -> tuple[Books, Sequence[Grant]]:
+        """Books in which a booking is made, and those that have no cpu of their pool any more."""
+        books, after = self._books, copy(self._books)
         after.ledger = books.ledger.copy()
         for one in booking.lifted:
             after.ledger.repool(one)
         newcomer = None if judgement is None else judgement.newcomer
         grant = booking.grant
         after.ledger.repool(grant if newcomer is None else replace(grant, container_id=newcomer))
-        driven_out = [one for one in homeless(after) if self._had_some(one.container_id)]
-        if not driven_out:
-            return ()
+        return after, [one for one in homeless(after) if self._had_some(one.container_id)]
+
+    def lost_of(self, driven_out: Sequence[Grant], after: Books) -> Sequence[Lost]:
+        """The rules lost by some that are driven out."""
+        books = self._books
         members = [
             one
             for grant in driven_out
@@ -93,6 +107,41 @@ class Displacement:
         ledger = self._books.ledger
         grant = ledger.grants.get(held_as) or ledger.pens.get(held_as)
         return grant is not None and not is_homeless(grant, self._books)
+
+
+class TrialDisplacement:
+    """Residents whom bookings would drive out in all trials of one refusal, and whom rules keep.
+
+    Of very many it is not asked what they would lose.
+    """
+
+    def __init__(self, classified: Mapping[ContainerId, Classified], judge: Judge) -> None:
+        """`classified`: what residents ask for."""
+        self._classified = classified
+        self._judge = judge
+        self._left = _LOOKS_MAX
+        self.were_many = False
+        """Whether that was so in some trial."""
+
+    def kept(
+        self, books: Books, booking: Booking, judgement: Judgement
+    ) -> Collection[ContainerId] | None:
+        """The residents that have to keep a cpu of their pool, and are left none by a booking.
+
+        None where that is not asked any more.
+        """
+        if self.were_many:
+            return None
+        displacement = Displacement(books, self._classified)
+        after, driven_out = displacement.driven_out(booking, judgement)
+        bound = [one for one in driven_out if self._judge.is_bound(one.container_id)]
+        if not bound:
+            return ()
+        self._left -= max(len(bound), _LOOKS_OF_ONE)
+        if self._left < 0:
+            self.were_many = True
+            return None
+        return [one.container.id for one in displacement.lost_of(bound, after)]
 
 
 def _insisting(container_id: ContainerId, look: RuleLook, books: Books) -> Sequence[Restriction]:

@@ -26,6 +26,8 @@ class Lift(Struct, frozen=True, kw_only=True):
     """The grants as they will be; all others stay."""
     ledger: Ledger
     """What a ledger looks like then; the newcomer's cpus are still in it."""
+    may_drive_out: bool
+    """Whether those who asked for no cpu may be left none of their pool."""
 
 
 def make_room(
@@ -78,11 +80,14 @@ def _lift(
         wider = replace(grant, pool_id=pool_id)
         trial.repool(wider)
         lifted.append(wider)
-    if not _fits(request, trial, pool_id):
+    may_drive_out = not _fits(request, trial, pool_id)
+    if may_drive_out:
         if not tree.root.reserved:
             return None
         # At last no cpu is spared for who asked for none: they run on those of wider pools.
-        trial.spare_only(spared)
+        # Where it is tried who makes room, some of those others have left, too.
+        held = [one for one in spared if one in trial.grants or one in trial.pens]
+        trial.spare_only(held)
         if not _fits(request, trial, pool_id):
             return None
     if not trial.narrowed.is_empty:
@@ -91,7 +96,7 @@ def _lift(
             return None
         if not trial.spare_cpus.grants(free, count, request.shared_milli):
             return None
-    return Lift(pool_id=pool_id, lifted=tuple(lifted), ledger=trial)
+    return Lift(pool_id=pool_id, lifted=tuple(lifted), ledger=trial, may_drive_out=may_drive_out)
 
 
 def _fits(request: Request, ledger: Ledger, pool_id: PoolId) -> bool:

@@ -1,6 +1,6 @@
 """Places for newcomers: a pool, the region of it that rules leave, and the cpus taken there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -10,6 +10,7 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
 from ..memory.memory_choice import ZoneSummary
+from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import Request
 from ..rules.pulls import Pulls
@@ -41,6 +42,8 @@ class ChosenPlace(Struct, frozen=True, kw_only=True):
     region: int | None = None
     """None: all of the pool."""
     lifted: tuple[Grant, ...] = ()
+    may_drive_out: bool = False
+    """Whether those who asked for no cpu may be left none of their pool."""
     is_cleared: bool = False
     """Whether rules hold because residents make way: all of them, or all but those lost."""
     lost: Judgement | None = None
@@ -53,6 +56,11 @@ class ChosenPlace(Struct, frozen=True, kw_only=True):
         if self.region is not None:
             shared &= self.region
         return shared | self.exclusive.mask
+
+
+Kept = Callable[[ChosenPlace], Collection[ContainerId] | None]
+"""Those who asked for no cpu and have to keep one, and are left none by a place; None where very
+many are."""
 
 
 class PlaceFinder:
@@ -179,8 +187,11 @@ class PlaceFinder:
         cpus, own = place.cpus(search.request, self._ledger), place.exclusive.mask
         return judgement.broken_by(cpus, own, self._tree.around(place.pool_id, cpus))
 
-    def has_place(self, request: Request, facts: Facts, judgement: Judgement) -> bool:
-        """Whether `find_by_rules` finds a place, with hardly a look at rules on a full machine."""
+    def has_place(self, request: Request, facts: Facts, judgement: Judgement, kept: Kept) -> bool:
+        """Whether `find_by_rules` finds a place, with hardly a look at rules on a full machine.
+
+        One by which those `kept` are left a cpu, whoever makes room.
+        """
         if not request.total_milli:
             return isinstance(self.find_by_rules(request, facts, judgement), ChosenPlace)
         pools = self._candidates(request, facts)
@@ -196,7 +207,7 @@ class PlaceFinder:
                 return True
             if self._cleared(search, pools) is not None:
                 return True
-        if self._make_room(request, facts, strict) is not None:
+        if self._has_room_made(request, facts, pools, strict, kept):
             return True
         if not feasible:
             return False
@@ -206,6 +217,25 @@ class PlaceFinder:
         if alone is not None and has_broken_place(alone, feasible):
             return True
         return self._conceded(search, pools, None) is not None
+
+    def _has_room_made(
+        self,
+        request: Request,
+        facts: Facts,
+        pools: Candidates,
+        openings: Openings,
+        kept: Kept,
+    ) -> bool:
+        """Whether room can be made so that all keep a cpu who have to."""
+        while (found := self._in_room_made(request, facts, pools, openings)) is not None:
+            others = kept(found) if found.may_drive_out else ()
+            if others is None:
+                return False
+            spared = tuple(dict.fromkeys((*facts.spared, *others)))
+            if len(spared) == len(facts.spared):
+                return True
+            facts = structs.replace(facts, spared=spared)
+        return False
 
     def has_room(self, request: Request, facts: Facts, judgement: Judgement) -> bool:
         """Whether there is a place where all rules that insist hold, and nobody makes way."""
@@ -298,6 +328,7 @@ class PlaceFinder:
             exclusive=exclusive,
             isolated=isolated,
             lifted=lift.lifted,
+            may_drive_out=lift.may_drive_out,
         )
 
     def _make_room(self, request: Request, facts: Facts, openings: Openings | None) -> Lift | None:

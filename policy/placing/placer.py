@@ -1,6 +1,7 @@
 """Plans of grants that fit requests: pool, cpus and memory; a plan changes nothing."""
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,7 +18,9 @@ from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
+from .classifier import Classified
 from .departures import Departure, DepartureSearch
+from .displacement import TrialDisplacement
 from .growth import held_back, kept_in
 from .hint_demand import reserved_objection
 from .judging.judge import Judge
@@ -26,7 +29,7 @@ from .judging.restriction import Restriction
 from .lineup import Lineup
 from .nearby import Nearby, reaches
 from .openings.objections import unnamed_rules
-from .place_finder import PlaceFinder
+from .place_finder import ChosenPlace, PlaceFinder
 from .pool_choice import Chooser, Facts
 
 
@@ -63,8 +66,17 @@ class Failure(Struct, frozen=True, kw_only=True):
 class Placer:
     """Plans grants from what a ledger has left."""
 
-    def __init__(self, books: Books, chooser: Chooser, judge: Judge) -> None:
-        """Reads the books, never changes them."""
+    def __init__(
+        self,
+        books: Books,
+        chooser: Chooser,
+        judge: Judge,
+        classified: Mapping[ContainerId, Classified] = MappingProxyType({}),
+    ) -> None:
+        """Reads the books, never changes them.
+
+        `classified`: what residents ask for; without it nobody minds who is driven out.
+        """
         self._tree = books.tree
         self._ledger = books.ledger
         self._memory = books.pool_memory
@@ -72,6 +84,7 @@ class Placer:
         self._books = books
         self._chooser = chooser
         self._judge = judge
+        self._classified = classified
         self._finder = PlaceFinder(books, chooser, judge)
 
     def plan(
@@ -129,6 +142,16 @@ class Placer:
             return failure.because_of(
                 *([f"besides, {told}"] if told else []), *([departure.text] if departure else [])
             )
+        return self._placement(request, memory, choice, judgement, weights)
+
+    def _placement(
+        self,
+        request: Request,
+        memory: MemoryChoice,
+        choice: ChosenPlace,
+        judgement: Judgement | None,
+        weights: Mapping[ContainerId, int],
+    ) -> Placement:
         offer = memory.offer(choice.pool_id)
         grant = grant_of(request, choice.pool_id, choice.exclusive, choice.isolated, offer)
         broken: tuple[Restriction, ...] = ()
@@ -163,11 +186,20 @@ class Placer:
 
     def _departure(self, request: Request, facts: Facts, judgement: Judgement) -> Departure | None:
         """Those who could make room for a newcomer that is refused, if anybody could."""
+        displaced = TrialDisplacement(self._classified, self._judge)
 
-        def has_room(books: Books, rules: Judgement, may_clear: bool) -> bool:
+        def has_room(books: Books, rules: Judgement, may_clear: bool) -> bool | None:
             finder = PlaceFinder(books, self._chooser, self._judge)
-            found = finder.has_place if may_clear else finder.has_room
-            return found(request, facts, rules)
+            if not may_clear:
+                return finder.has_room(request, facts, rules)
+
+            def kept(place: ChosenPlace) -> Collection[ContainerId] | None:
+                placer = Placer(books, self._chooser, self._judge)
+                booking = placer._placement(request, facts.memory, place, rules, {}).booking
+                return displaced.kept(books, booking, rules)
+
+            found = finder.has_place(request, facts, rules, kept)
+            return None if displaced.were_many and not found else found
 
         search = DepartureSearch(
             request.container_id, request.exclusive, judgement, self._books, self._judge, has_room

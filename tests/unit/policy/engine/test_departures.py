@@ -500,3 +500,40 @@ def test_one_is_named_where_a_spread_rule_allows_less_without_all_who_are_in_the
     away = apart(term("core", labelSelector={"matchLabels": {"pod.name": "counted"}}))
     it = container_of("it", 1, {**beside, **away, **spread("x")}, app="x", fails=True)
     assert reason(engine.create(it)).partition(MAKE_ROOM)[2] == "default/far/main"
+
+
+def test_nobody_is_named_for_whom_one_that_asks_for_no_cpu_would_be_driven_out() -> None:
+    """Cpu 0 is reserved. Without `small` the newcomer would need all that is left beside `it`."""
+    engine = engine_of(NODES, "cpuset:0")
+    other = container_of("other", 1, annotations=HERE)
+    it = container_of("it", 0, apart(term("numa", "other")), fails=True)
+    small = container_of("small", 1, annotations=THERE)
+    large = container_of("large", 2, annotations=THERE)
+    assert [placed(engine, one) for one in (other, it)] == ["1", "4-7"]
+    for one in (small, large):
+        placed(engine, one)
+    newcomer = container_of("newcomer", 2, apart(term("numa", "other")), fails=True)
+    _, _, names = reason(engine.create(newcomer)).partition(MAKE_ROOM)
+    assert names == "one of default/other/main, default/large/main"
+    engine.remove(newcomer.id)
+    engine.stop(small.id)
+    assert "who asks for no CPU would be left none" in reason(engine.create(newcomer))
+    engine.remove(newcomer.id)
+    engine.stop(large.id)
+    placed(engine, newcomer)
+
+
+def test_one_is_named_for_whom_another_is_driven_out_that_rules_let_go() -> None:
+    """The same, but that the rule of `it` may break."""
+    engine = engine_of(NODES, "cpuset:0")
+    it = container_of("it", 0, apart(term("numa", "other")))
+    small = container_of("small", 1, annotations=THERE)
+    large = container_of("large", 2, annotations=THERE)
+    for one in (container_of("other", 1, annotations=HERE), it, small, large):
+        placed(engine, one)
+    newcomer = container_of("newcomer", 2, apart(term("numa", "other")), fails=True)
+    _, _, names = reason(engine.create(newcomer)).partition(MAKE_ROOM)
+    assert names == "one of default/other/main, default/small/main, default/large/main"
+    engine.remove(newcomer.id)
+    engine.stop(small.id)
+    placed(engine, newcomer)

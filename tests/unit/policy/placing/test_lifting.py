@@ -2,12 +2,16 @@
 
 import pytest
 
+from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.policy.model.request import Request
+from pinfold.policy.placing.lifting import make_room
 from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.policy.books.test_cpu_ledger import share
 
 MACHINE = machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:8G")
 
@@ -89,3 +93,15 @@ def test_lifted_containers_keep_their_memory() -> None:
     before = {key: grant.memory for key, grant in node.grants.items()}
     create(node, "database", 14000, QosClass.GUARANTEED)
     assert {key: node.grants[key].memory for key in before} == before
+
+
+def test_of_those_who_keep_a_cpu_some_may_have_left() -> None:
+    books = Books(MACHINE, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    ledger, leaf = books.ledger, books.tree.pools[0]
+    ledger.add(share("idle", leaf.id, 0))
+    request = Request(container_id=ContainerId("it"), qos=QosClass.GUARANTEED, exclusive=3)
+    kept = [ContainerId("idle")]
+    assert make_room(request, ledger, (leaf.id,), None, kept) is None
+    lift = make_room(request, ledger, (leaf.id,), None, [ContainerId("gone")])
+    assert lift is not None
+    assert lift.may_drive_out
