@@ -1,6 +1,7 @@
 """Remaining rules: what rules say of a newcomer once some residents have left."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property, reduce
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -105,24 +106,46 @@ class RemainingRules:
         # Else it may have been narrowed for somebody who leaves.
         return cpus & ~self._books.reach(container_id)
 
-    def _surely_gained(self, container_id: ContainerId, freed: Freed) -> int:
-        """The same, where nothing but its pool bounds it: it is there then."""
-        grant = self._books.ledger.counted(container_id)
-        is_plain = grant.within is None and grant.idle_level is None and not grant.rest
-        return self.gained(container_id, freed) if is_plain else 0
+    @cached_property
+    def _sharers(self) -> Mapping[int, int]:
+        """The residents that share cpus, as sets, by the cpus that these may be. O(grants)."""
+        ledger, residents = self._books.ledger, self._books.affinity.residents
+        masks, found = self._books.tree.masks, dict[int, int]()
+        for container_id, grant in ledger.grants.items():
+            if grant.pen is not None:
+                grant = ledger.pens[grant.pen]
+            # Most have cpus of their own alone.
+            shares = grant.shared_milli or not grant.exclusive.mask
+            if shares and grant.has_shared_part and not grant.rest:
+                cpus = masks[grant.pool_id]
+                if grant.within is not None:
+                    cpus &= grant.within.mask
+                found[cpus] = found.get(cpus, 0) | residents.place(container_id)
+        return found
+
+    def _gains(self, freed: Freed) -> Sequence[tuple[int, int]]:
+        """Cpus that are somebody's own so far, each with the residents that share them then."""
+        newly, found = freed.shared & ~self._books.ledger.free_sharable[-1], dict[int, int]()
+        for cpus, sharers in self._sharers.items() if newly else ():
+            if here := cpus & newly:
+                found[here] = found.get(here, 0) | sharers
+        return tuple(found.items())
 
     def _beside_without(
         self, rules: Judgement, leaving: Collection[ContainerId], freed: Freed, after: Books
     ) -> Judgement:
         """The rules where some leave whom the newcomer must be with, or are elsewhere, too."""
         around, beside = Whereabouts(after), dict[str, Companions]()
+        gone = reduce(int.__or__, map(self._books.affinity.residents.place, leaving), 0)
+        gains = self._gains(freed)
         for one in rules.companions:
-            gained = 0
-            if one.rule.forbidden & freed.shared and len(one.containers) <= OWNERS_MAX:
-                for other in one.containers:
-                    gained |= self._surely_gained(other.id, freed)
-            if gained or any([other.id in leaving for other in one.containers]):
+            # They may be many, and so may such rules.
+            stay = one.places & ~gone
+            gained = reduce(int.__or__, [cpus for cpus, sharers in gains if sharers & stay], 0)
+            if stay != one.places:
                 beside[one.rule.name] = self._now_beside(one, around, gained)
+            elif gained:
+                beside[one.rule.name] = self._beside_on(one, one.own, one.shared | gained, gained)
         if not beside:
             return replace(rules, kept=after.ledger.owed)
         own: list[Restriction] = []
@@ -146,26 +169,28 @@ class RemainingRules:
 
         Nobody where the rule is waived then, or cannot be met.
         """
-        rest, rule, domains = around.placed(one.places), one.rule, self._books.domains
+        rest, rule = around.placed(one.places), one.rule
         everything = self._books.tree.root.cpus.mask
         if not rest:
             nowhere = replace(rule, forbidden=everything, choices=())
             is_waived = self._is_first(one)
             return replace(one, rule=_WAIVED if is_waived else nowhere, containers=())
         presence, own = around.cpus(one.places) | gained, around.exclusive(one.places)
-        allowed = domains.covering(one.level, presence)
-        choices = domains.masks(one.level) if rule.choices else ()
-        return replace(
-            one,
-            own=own,
-            shared=presence & ~own,
-            rule=replace(
-                rule,
-                forbidden=everything & ~allowed,
-                choices=tuple([domain for domain in choices if domain & allowed]),
-            ),
-            containers=rest,
-        )
+        now = replace(one, rule=replace(rule, forbidden=everything), containers=rest)
+        return self._beside_on(now, own, presence & ~own, presence)
+
+    def _beside_on(self, one: Companions, own: int, shared: int, besides: int) -> Companions:
+        """Companions with these cpus of their own, and these that they share.
+
+        `besides`: cpus whose domains come to those that the rule leaves.
+        """
+        domains, rule = self._books.domains, one.rule
+        forbidden = rule.forbidden & ~domains.covering(one.level, besides)
+        if forbidden != rule.forbidden:
+            choices = domains.masks(one.level) if rule.choices else ()
+            left = tuple([domain for domain in choices if domain & ~forbidden])
+            rule = replace(rule, forbidden=forbidden, choices=left)
+        return replace(one, own=own, shared=shared, rule=rule)
 
     def _is_first(self, one: Companions) -> bool:
         """Whether the newcomer may be the first of a group in which there is nobody else."""

@@ -445,9 +445,13 @@ def test_a_refusal_names_those_too_many_where_a_spread_rule_leaves_no_place(
     assert names == told
 
 
-def test_a_refusal_names_on_whose_cpus_those_would_be_whom_the_newcomer_must_be_with() -> None:
+@pytest.mark.parametrize("friends", [1, 50])
+def test_a_refusal_names_on_whose_cpus_those_would_be_whom_the_newcomer_must_be_with(
+    friends: int,
+) -> None:
     engine = engine_of("socket:1 core:4 thread:2 mem:4G", "cpuset:7")
-    placed(engine, container_of("friend", 0.5))
+    for number in range(friends):
+        placed(engine, container_of(f"friend{number}", 0.5 / friends, app="friend"))
     placed(engine, container_of("big", 6))
     it = container_of("it", 1, near(term("core", "friend")), fails=True)
     _, _, names = reason(engine.create(it)).partition(MAKE_ROOM)
