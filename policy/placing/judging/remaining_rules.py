@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, reduce
+from itertools import islice
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -79,11 +80,12 @@ class RemainingRules:
         self, spread: SpreadCounts, leaving: Collection[ContainerId], freed: Freed
     ) -> bool:
         books, ledger, domains = self._books, self._books.ledger, self._books.domains
-        sharers = [
+        everybody = (
             one
             for one in books.affinity.residents.ids(spread.counted)
             if one in ledger.grants and one not in leaving and ledger.counted(one).has_shared_part
-        ]
+        )
+        sharers = list(islice(everybody, OWNERS_MAX + 1))
         if len(sharers) > OWNERS_MAX:
             return True
         for one in sharers:

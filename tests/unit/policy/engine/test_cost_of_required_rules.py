@@ -219,6 +219,25 @@ def test_on_a_machine_of_very_many_pools_nobody_makes_way_in_trials_of_a_refusal
     assert modules.count("pinfold.policy.placing.lifting") < 500
 
 
+def test_of_very_many_whom_spread_rules_count_few_are_looked_at_in_a_trial() -> None:
+    engine = engine_of("socket:2 numa:4 core:8 mem:16G")
+    for number in range(300):
+        engine.create(container_of(f"sharer{number}", 0.03, app="sharer"))
+    for number in range(64):
+        owner = container_of(f"owner{number}", 1)
+        if isinstance(engine.create(owner).result, Refusal):
+            engine.remove(owner.id)
+            break
+    some = [{"matchExpressions": [{"key": f"x{n}", "operator": "DoesNotExist"}]} for n in range(20)]
+    spread = [{"maxSkew": 1, "topologyKey": "numa", "labelSelector": one} for one in some]
+    newcomer = container_of("newcomer", 3, {"topologySpread": spread}, fails=True)
+    refusals: list[Decision] = []
+    modules = called_modules(lambda: refusals.append(engine.create(newcomer)))
+    assert isinstance(refusals[0].result, Refusal)
+    assert modules.count("pinfold.policy.placing.departures")
+    assert modules.count("pinfold.policy.books.cpu_ledger") < 10_000
+
+
 def test_a_look_at_rules_required_during_execution_words_none_that_nobody_is_told() -> None:
     engine = engine_of("socket:1 numa:1 core:8 thread:2 mem:32G")
     rules = {"podAntiAffinity": {LASTING: [term("core", "web")]}}
