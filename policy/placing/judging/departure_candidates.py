@@ -28,6 +28,8 @@ class _Filler(NamedTuple):
     shared_milli: int
     path: str
     container: Container
+    isolated: int
+    """So many of its own cpus are isolated ones."""
 
 
 class DepartureCandidates:
@@ -73,9 +75,15 @@ class DepartureCandidates:
 
     def _sufficient(self, fillers: Iterable[_Filler], cpus: int) -> Sequence[Container]:
         """The fillers of some cpus without each of whom enough of these are left."""
-        free = self._books.ledger.free_sharable[-1]
-        missing = self._exclusive - (free & cpus).bit_count()
-        return [one.container for one in fillers if one.own_cpus >= missing]
+        ledger, count = self._books.ledger, self._exclusive
+        missing = count - (ledger.free_sharable[-1] & cpus).bit_count()
+        # It may want isolated ones, of which some may be left.
+        missing_isolated = count - (ledger.free_isolated[-1] & cpus).bit_count()
+        return [
+            one.container
+            for one in fillers
+            if one.own_cpus >= missing or (one.isolated and one.isolated >= missing_isolated)
+        ]
 
     def place(self, rules: Judgement) -> int:
         """A mask of the cpus at which rules let the newcomer be."""
@@ -112,7 +120,8 @@ class DepartureCandidates:
             shared = grant.shared_milli if books.tree.masks[grant.pool_id] & cpus else 0
             if own or shared:
                 container = books.affinity.residents.container(container_id)
-                found.append(_Filler(own, shared, container.path, container))
+                isolated = (grant.isolated.mask & cpus).bit_count()
+                found.append(_Filler(own, shared, container.path, container, isolated))
         others = [one for one in found if one.container.id != self._container_id]
         return sorted(others, key=lambda one: one[:3])
 

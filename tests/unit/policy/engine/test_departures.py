@@ -541,3 +541,16 @@ def test_one_is_named_for_whom_another_is_driven_out_that_rules_let_go() -> None
     engine.remove(newcomer.id)
     engine.stop(small.id)
     placed(engine, newcomer)
+
+
+def test_who_has_isolated_cpus_is_named_to_one_that_needs_more_of_those() -> None:
+    """Cpu 7 is isolated and free, and one more is needed; of the others the rule leaves none."""
+    engine = engine_of("socket:1 core:8 mem:4G isolated:4-7", "cpuset:0")
+    wish = {"require-isolated-cpus.resource-policy.nri.io/pod": "true"}
+    far = container_of("far", 0.1)
+    placed(engine, far)
+    for number in range(3):
+        placed(engine, container_of(f"owner{number}", 1, annotations=wish))
+    it = container_of("it", 2, apart(term("core", "far")), annotations=wish, fails=True)
+    _, _, names = reason(engine.create(it)).partition(MAKE_ROOM)
+    assert names == "one of default/owner0/main, default/owner1/main, default/owner2/main"
