@@ -202,7 +202,7 @@ class DepartureSearch:
         after = copy(books)
         if len(leaving) <= OWNERS_MAX:
             # The cpus that containers were told remain those of before.
-            after.ledger = _ledger_without(books.ledger, ids)
+            after.ledger = _ledger_without(books.ledger, [one.id for one in leaving])
         freed = Freed(
             shared=after.ledger.free_sharable[-1],
             is_anybodys=not any(self._judge.is_bound(one) for one in ids),
