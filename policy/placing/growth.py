@@ -116,6 +116,9 @@ def allowed_cpus(judgement: Judgement, grant: Grant, cpus: int) -> int:
                 allowed &= ~one.forbidden
                 for domain in one.choices:
                     allowed &= domain if not here & ~domain else -1
+            elif one.choices and not here & one.forbidden:
+                # It fits one domain by now, and may stay in those in which it is.
+                allowed &= ~one.forbidden
     return allowed
 
 

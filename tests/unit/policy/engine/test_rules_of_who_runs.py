@@ -86,6 +86,19 @@ def test_who_is_resized_beside_one_that_it_must_not_be_with_does_not_grow_to_ano
     assert not is_told(engine, alone, there)
 
 
+def test_who_shrinks_to_what_fits_one_domain_does_not_grow_to_where_nobody_is_with_it() -> None:
+    """It was in two NUMA nodes, as none alone had room, and may stay there."""
+    engine = engine_of("socket:1 numa:3 core:4 mem:4G")
+    for number in (0, 1):
+        node = {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+        placed(engine, container_of(f"friend{number}", 0.1, app="friend", annotations=node))
+    it = container_of("it", 5.5, near(term("numa", "friend")), fails=True)
+    assert placed(engine, it) == "1-7"
+    engine.update(it.id, replace(it.resources, cpu_request_milli=1000))
+    assert cpus(engine, it) == "1-7"
+    engine.check()
+
+
 def test_whose_cpus_are_those_of_one_that_runs_already_goes_where_its_rules_hold() -> None:
     engine = engine_of("socket:3 core:2 mem:4G")
     alone = container_of("alone", 0, apart(term("socket", "noisy")), fails=True, annotations=SECOND)
