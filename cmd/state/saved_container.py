@@ -94,11 +94,15 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Labels that its pod had as it was first seen, where those saved with the pod are others."""
 
     def advice(
-        self, labels: Mapping[str, str] | None = None, usable: CpuSet | None = None
+        self,
+        labels: Mapping[str, str] | None = None,
+        usable: CpuSet | None = None,
+        reserved: CpuSet | None = None,
     ) -> Advice:
         """Advice for its re-adoption, from the saved grant. Raises `IdListError`.
 
-        `labels`: those that are saved with its pod. `usable`: the cpus that are saved as such.
+        `labels`: those that are saved with its pod. `usable`, `reserved`: the cpus that are saved
+        as such.
         """
         return Advice(
             pool=self.pool,
@@ -112,6 +116,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             pod_size=None if self.pod_size is None else _resources(self.pod_size),
             labels=labels if self.first_labels is None else self.first_labels,
             usable=usable,
+            reserved=reserved,
         )
 
     def container(self, pod: Pod) -> Container:

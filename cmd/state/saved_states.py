@@ -46,6 +46,7 @@ class SavedStates:
             machine=self._machine[1],
             config=self._config[1],
             usable=str(snapshot.supply.usable),
+            reserved=str(snapshot.supply.reserved),
             pods=pods,
         )
 

@@ -55,13 +55,16 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration in force, every field of it, by the names of files."""
     usable: str | None = None
     """The cpus that were usable, reserved ones left out, in the kernel's list format."""
+    reserved: str | None = None
+    """The cpus that were reserved, likewise."""
     pods: tuple[SavedPod, ...] = ()
 
     def advice(self) -> Mapping[ContainerId, Advice]:
         """Advice for the policy's start, by container id. Raises `IdListError`."""
         usable = None if self.usable is None else CpuSet.parse(self.usable)
+        reserved = None if self.reserved is None else CpuSet.parse(self.reserved)
         return {
-            ContainerId(one.id): one.advice(None if pod.is_cut else pod.labels, usable)
+            ContainerId(one.id): one.advice(None if pod.is_cut else pod.labels, usable, reserved)
             for pod in self.pods
             for one in pod.containers
         }
@@ -181,7 +184,8 @@ class StateFile:
                 pieces.append(b",")
             self._pods[pod.id] = before
             pieces.append(before[1])
-        pieces += b'],"usable":', msgspec.json.encode(state.usable), b"}"
+        pieces += b'],"reserved":', msgspec.json.encode(state.reserved)
+        pieces += b',"usable":', msgspec.json.encode(state.usable), b"}"
         return pieces
 
 

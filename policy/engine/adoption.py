@@ -45,6 +45,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     """The labels of its pod as it was first seen; None where that is not known."""
     usable: CpuSet | None = None
     """The cpus that were not reserved then, nor kept from containers; None: as they are now."""
+    reserved: CpuSet | None = None
+    """The cpus that were reserved then; None: as they are now."""
 
     @classmethod
     def of(
@@ -55,6 +57,7 @@ class Advice(Struct, frozen=True, kw_only=True):
         pod_size: Resources | None = None,
         labels: Mapping[str, str] | None = None,
         usable: CpuSet | None = None,
+        reserved: CpuSet | None = None,
     ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules."""
         return cls(
@@ -69,6 +72,7 @@ class Advice(Struct, frozen=True, kw_only=True):
             pod_size=pod_size,
             labels=labels,
             usable=usable,
+            reserved=reserved,
         )
 
     def withdrawn(self, usable: CpuSet) -> CpuSet:

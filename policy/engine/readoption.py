@@ -1,6 +1,6 @@
 """Adoption of everything that runs, in which a fault with one container is no other one's fault."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial, reduce
 
 from msgspec import Struct
@@ -31,27 +31,25 @@ class FaultyContainerError(Exception):
 
 
 class Usability(Struct, frozen=True, kw_only=True):
-    """Effects of another configuration or machine on cpus that containers have already.
-
-    One reading for a reload and for a restart of the daemon.
-    """
+    """Effects of another configuration or machine on cpus, alike at a reload and at a restart."""
 
     usable: CpuSet
     """Every cpu for containers that are not of the system, as of now."""
     freed: CpuSet
     """Those of them that could not be used before."""
     is_reserved: bool
-    """Whether some cpus are reserved that could be used before."""
+    """Whether some cpus are reserved that were not before."""
 
     @classmethod
-    def since(cls, advice: Iterable[Advice], supply: Supply) -> "Usability":
+    def since(cls, advice: Collection[Advice], supply: Supply) -> "Usability":
         """The effects of the present supply on what is remembered."""
         before = {one.usable for one in advice if one.usable is not None}
+        reserved = {one.reserved for one in advice if one.reserved is not None}
         usable = supply.usable
         return cls(
             usable=usable,
             freed=reduce(CpuSet.__or__, (usable - one for one in before), NO_CPUS),
-            is_reserved=any(one & supply.reserved for one in before),
+            is_reserved=any(supply.reserved - one for one in reserved),
         )
 
     def left_of(self, container: Container, advice: Advice | None) -> Container:

@@ -121,7 +121,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
 
     def advice(self) -> Mapping[ContainerId, Advice]:
         """Advice to remember of every grant for the next `synchronize`, by container id."""
-        pools, usable = self.tree.pools, self.supply.usable
+        pools, usable, reserved = self.tree.pools, self.supply.usable, self.supply.reserved
         return {
             one: Advice.of(
                 grant,
@@ -130,6 +130,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
                 self.pod_size_of(one),
                 self.containers[one].pod.labels_at_first_sight,
                 usable,
+                reserved,
             )
             for one, grant in self.grants.items()
         }

@@ -65,6 +65,23 @@ def test_the_same_configuration_moves_nobody() -> None:
     assert {fate for fate, _ in fates(old, old.config).values()} == {Fate.STAYS}
 
 
+def test_containers_of_the_system_have_cpus_that_are_reserved_besides() -> None:
+    """Whether these were nobody's before or not, and whether the daemon restarted meanwhile."""
+    some = Config(
+        available_resources=Amounts(cpu="exclude-cpuset:7"),
+        reserved_resources=Amounts(cpu="cpuset:0"),
+    )
+    config = Config(reserved_resources=Amounts(cpu="cpuset:0,7"))
+    before = engine_with(container("system", 100), container("a", 500), config=some)
+    reloaded, _ = before.reconfigured(config)
+    restarted = Engine(MACHINE, config)
+    restarted.synchronize(before.snapshot().running(), before.snapshot().advice())
+    for after in (reloaded, restarted):
+        pinning = after.pinning(ContainerId("system"))
+        assert pinning is not None
+        assert pinning.cpus == CpuSet.parse("0,7")
+
+
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
