@@ -143,13 +143,14 @@ def _readopt(
 def catch_up(allocator: Allocator, freed: CpuSet) -> None:
     """Tell everybody on shared cpus which they are by now, and share out the freed ones.
 
-    Those have them, too, that rules had narrowed, as far as they allow it.
+    Those have them, too, that rules had narrowed, as far as they allow it. Then rules may hold that
+    did not before.
     """
     pinner, unmet = allocator.books.pinner, allocator.unmet
     unmet.note_moves(pinner.catch_up())
     if freed:
         unmet.note_moves(allocator.shares.regain(freed))
-    unmet.look_at_displaced()
+    allocator.refresh_unmet()
 
 
 def _as_first_seen(container: Container, advice: Advice | None) -> Container:

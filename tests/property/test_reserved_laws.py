@@ -1,6 +1,8 @@
 """Laws of other reserved cpus: a reload and a restart of the daemon with them have one outcome."""
 
 import random
+import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +15,8 @@ from tests.unit.policy.engine.ruled_pods import engine_of
 LENGTH = max(STEPS, 60)
 FOUND = (104, 133, 154, 159, 190, 223, 275, 291)
 """In these some cpus were for nobody once they were not reserved any more."""
+TOLD_FOUND = (5, 149)
+"""In these a rule was told on that others' moves had mended."""
 CPUS = ("cpuset:0", "cpuset:1", "cpuset:0-1", "cpuset:1-2", "cpuset:4", "cpuset:0-3")
 
 
@@ -70,6 +74,36 @@ def test_cpus_that_a_reload_frees_are_for_all_who_share_them_where_rules_allow(s
             for cpu in freed & free & frozenset(pool.sharable) - cpus:
                 assert breaks_rules(world, pod, cpus | {cpu}), f"{cpu} is for {one}, too"
         world.engine = first
+
+
+@pytest.mark.parametrize("seed", dict.fromkeys((*SEEDS, *TOLD_FOUND)))
+def test_a_reload_tells_no_rule_that_holds(seed: int) -> None:
+    world, draw = World(MACHINES[seed % len(MACHINES)], seed), random.Random(seed)
+    for _ in range(3):
+        world.live(LENGTH // 3)
+        first = world.engine
+        world.engine, _ = first.reconfigured(others(world, draw.choice(CPUS)).config)
+        assert not [*told_of_none(world)]
+        world.engine = first
+
+
+def told_of_none(world: World) -> Iterator[str]:
+    """Anti-affinity that is told at a pod, though nobody whom it names is in its domain."""
+    by_path = {pod.container.path: pod for pod in world.pods.values()}
+    for one, pod in world.pods.items():
+        here = world.cpus(pod.container)
+        for text in world.engine.decisions[one].unmet:
+            names = [path for path in re.findall(r"[\w-]+/[\w-]+/main\b", text) if path in by_path]
+            others_named = [by_path[path] for path in names if by_path[path] is not pod]
+            level = text.removeprefix("anti-affinity at ").partition(" ")[0]
+            if not text.startswith("anti-affinity at ") or not others_named:
+                continue
+            domains = touched(world.machine, level, here)
+            if not any(
+                domains & touched(world.machine, level, world.cpus(other.container))
+                for other in others_named
+            ):
+                yield f"{one}: {text}"
 
 
 def breaks_rules(world: World, pod: Pod, cpus: frozenset[int]) -> bool:
