@@ -1,6 +1,5 @@
 """Full sets: sets of cpus of which little is left beside what is promised on their cpus alone."""
 
-from collections.abc import Iterator
 from typing import Final
 
 _CPU_MILLI: Final = 1000
@@ -8,6 +7,10 @@ _NARROW_MAX: Final = 64
 _WIDE_MAX: Final = 32
 """So many wide sets are known, the last ones that were found: each is looked at again and again."""
 _KNOWN_MAX: Final = 4096
+_GIVEN_MAX: Final = 512
+"""So often something is given back at most until narrow sets that nobody asked about meanwhile are
+forgotten: half of that."""
+_WHOLE: Final = -1
 
 
 class FullSets:
@@ -20,32 +23,40 @@ class FullSets:
     def __init__(self) -> None:
         self._wide: dict[int, tuple[int, int]] = {}
         """Each with the cpus of all who have some of its cpus, and what is left."""
-        self._narrow: dict[int, tuple[int, int]] = {}
-        """There may be thousands, of cores and caches: these are looked up, never gone through."""
+        self._narrow: dict[int, tuple[int, int, int]] = {}
+        """The same, and how much of what was given back counts already. There may be thousands, of
+        cores and caches: these are looked up, and gone through only once in a while."""
+        self._given: list[tuple[int, int]] = []
+        """What was given back: cpus, and milli-cpus of them, or that they were somebody's own."""
 
     def copy(self) -> "FullSets":
         """A copy that changes apart from this one."""
         other = FullSets()
         other._wide, other._narrow = dict(self._wide), dict(self._narrow)
+        other._given = list(self._given)
         return other
 
     def note(self, cpus: int, around: int, milli: int) -> None:
         """At most so much is left of these cpus beside those who have theirs in `around` alone."""
         is_narrow = cpus.bit_count() <= _NARROW_MAX
+        known = self._narrow_left(cpus) if is_narrow else self._wide.get(cpus)
         some = self._narrow if is_narrow else self._wide
-        known = some.pop(cpus, None)
         if known is not None:
             around, milli = around | known[0], min(milli, known[1])
+            del some[cpus]
         elif len(some) >= (_KNOWN_MAX if is_narrow else _WIDE_MAX):
             del some[next(iter(some))]
-        some[cpus] = around, milli
+        if is_narrow:
+            self._narrow[cpus] = around, milli, len(self._given)
+        else:
+            self._wide[cpus] = around, milli
 
     def left(self, own: int, cpus: int, milli: int) -> int:
         """At most how much of so many milli-cpus is left for a share of some cpus.
 
         `own`: cpus that somebody takes besides.
         """
-        known = self._narrow.get(cpus)
+        known = self._narrow_left(cpus)
         if known is not None and known[1] < milli:
             milli = known[1]
         for one, (_, left) in self._wide.items():
@@ -64,23 +75,44 @@ class FullSets:
 
     def drop(self, cpus: int, milli: int) -> None:
         """A share of some cpus is given back: that is more where it may have had its own."""
-        if not self._wide and not self._narrow:
-            # So it is where nobody asks about what is full.
-            return
-        for some in (self._wide, self._narrow):
-            for one, (around, left) in self._concerned(some, cpus):
-                some[one] = around, left + milli
+        for one, (around, left) in self._wide.items():
+            if around & cpus:
+                self._wide[one] = around, left + milli
+        self._note_given(cpus, milli)
 
     def give(self, cpus: int) -> None:
         """Cpus are free that were somebody's own: those who may use them need no others."""
-        if not self._wide and not self._narrow:
-            return
-        for some in (self._wide, self._narrow):
-            for one, _ in self._concerned(some, cpus):
-                del some[one]
+        for one in [one for one, (around, _) in self._wide.items() if around & cpus]:
+            del self._wide[one]
+        self._note_given(cpus, _WHOLE)
 
-    @staticmethod
-    def _concerned(
-        some: dict[int, tuple[int, int]], cpus: int
-    ) -> Iterator[tuple[int, tuple[int, int]]]:
-        yield from [item for item in some.items() if item[1][0] & cpus]
+    def _note_given(self, cpus: int, milli: int) -> None:
+        if not self._narrow:
+            # So it is where nobody asks about what is full.
+            return
+        self._given.append((cpus, milli))
+        if len(self._given) >= _GIVEN_MAX:
+            half = _GIVEN_MAX // 2
+            self._narrow = {
+                one: (around, left, seen - half)
+                for one, (around, left, seen) in self._narrow.items()
+                if seen >= half
+            }
+            del self._given[:half]
+
+    def _narrow_left(self, cpus: int) -> tuple[int, int] | None:
+        """What is known of a narrow set, by all that was given back; None where nothing is."""
+        known = self._narrow.get(cpus)
+        if known is None:
+            return None
+        around, left, seen = known
+        if seen < len(self._given):
+            for given, milli in self._given[seen:]:
+                if not given & around:
+                    continue
+                if milli == _WHOLE:
+                    del self._narrow[cpus]
+                    return None
+                left += milli
+            self._narrow[cpus] = around, left, len(self._given)
+        return around, left

@@ -37,6 +37,7 @@ def test_what_is_full_is_so_whatever_was_asked_added_and_given_back(
     steps: Sequence[tuple[str, int, int, int]],
 ) -> None:
     monkeypatch.setattr(full_sets, "_NARROW_MAX", narrow_max)
+    monkeypatch.setattr(full_sets, "_GIVEN_MAX", 4)
     kept, shares, free = KeptCpus(EVERYTHING, shares, {}), dict(shares), EVERYTHING
     if kept.short_milli:
         return
@@ -116,3 +117,27 @@ def test_so_many_sets_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
         full.note(1 << cpu, 1 << cpu, 0)
     assert full.closed_by(0).bit_count() < 100
     assert not full.left(0, 1 << 99, 1000)
+
+
+class CountedCpus(int):
+    """A mask that counts how often it is held against others."""
+
+    count = 0
+
+    def __and__(self, other: int) -> int:
+        self.count += 1
+        return int(self) & other
+
+    __rand__ = __and__
+
+
+def test_whoever_gives_something_back_looks_at_no_narrow_set() -> None:
+    """There may be thousands of them; what is left is told of those that are asked about."""
+    full = FullSets()
+    for core in range(1000):
+        full.note(3 << 2 * core, 3 << 2 * core, 100)
+    given, freed = CountedCpus(15), CountedCpus(15 << 4)
+    full.drop(given, 500)
+    full.give(freed)
+    assert given.count + freed.count == 0
+    assert [full.left(0, 3 << 2 * core, 2000) for core in range(5)] == [600, 600, 2000, 2000, 100]
