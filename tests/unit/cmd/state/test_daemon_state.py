@@ -1,4 +1,5 @@
 import hashlib
+import inspect
 import logging
 import os
 import queue
@@ -32,6 +33,7 @@ from pinfold.cmd.state.state_file import (
 )
 from pinfold.cmd.state.state_folder import StateFolderInUseError, claim_folder
 from pinfold.cmd.state.state_keeper import StateKeeper
+from pinfold.nri.dispatch.owner import LEFT_SECONDS
 from pinfold.nri.dispatch.report import Synchronized
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
@@ -752,3 +754,9 @@ def test_an_end_is_not_missed_whenever_it_comes(
     assert changed.is_over.wait(SECONDS), "it waits for a change for ever"
     daemon.plugin.owner.close()
     assert (tmp_path / "state.json").exists()
+
+
+def test_a_crash_costs_what_happened_in_the_last_second_at_most() -> None:
+    """Of a runtime that never ceases to call, what happened is told late, and saved the sooner."""
+    pause_seconds = inspect.signature(StateKeeper).parameters["pause_seconds"].default
+    assert LEFT_SECONDS + pause_seconds <= 1.0

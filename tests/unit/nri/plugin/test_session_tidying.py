@@ -38,7 +38,7 @@ def test_nobody_wakes_for_what_is_left_while_events_come(
     wakings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long it takes until this thread gets a processor.
-    for name in ("_QUIET_SECONDS", "_LEFT_SECONDS"):
+    for name in ("_QUIET_SECONDS", "LEFT_SECONDS"):
         monkeypatch.setattr(f"pinfold.nri.plugin.session.{name}", 10.0)
     with running() as node:
         wakings.clear()
@@ -57,7 +57,7 @@ def test_nobody_wakes_for_what_is_left_while_events_come(
 def test_what_is_left_of_several_events_is_done_together(
     wakings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pinfold.nri.plugin.session._LEFT_SECONDS", 10.0)
+    monkeypatch.setattr("pinfold.nri.plugin.session.LEFT_SECONDS", 10.0)
     with running() as node:
         wakings.clear()
         container_id = node.create("c", exclusive(1))
