@@ -63,6 +63,6 @@ class Attendants:
         if self._server is not None:
             self._server.stop()
         self._metrics.stop()
-        self._reports.stop_keeping()
+        self._reports.stop_keeping(self._daemon)
         self._daemon.stop()
         self._reports.traces.stop()

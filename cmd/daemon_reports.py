@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,8 +73,11 @@ class DaemonReports:
         """Do as the configuration says that the daemon has by now."""
         self.traces.follow(daemon.engine.config.instrumentation)
 
-    def stop_keeping(self) -> None:
+    def stop_keeping(self, daemon: Daemon) -> None:
         """Write what happened last; needed before the daemon's policy ends."""
+        with suppress(TimeoutError):
+            # Of the last events nobody was told yet where the runtime goes on calling.
+            daemon.plugin.owner.ask("what is left", lambda: None)
         for one in (self.keeper, self.history, self.tuner):
             if one is not None:
                 one.stop()

@@ -13,6 +13,7 @@ import pytest
 from msgspec import structs
 
 from pinfold.cmd.daemon.daemon import Daemon
+from pinfold.cmd.daemon_reports import DaemonReports
 from pinfold.cmd.state.own_file import BYTES_MAX
 from pinfold.cmd.state.saved_container import (
     PlacedContainer,
@@ -59,6 +60,7 @@ from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.cmd.daemon.paper_node import PATIENT
 from tests.unit.cmd.overtaken_event import SECONDS, OvertakenEvent
+from tests.unit.nri.plugin.session_node import eventually
 
 LOG = logging.getLogger("test_daemon_state")
 MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")
@@ -760,3 +762,25 @@ def test_a_crash_costs_what_happened_in_the_last_second_at_most() -> None:
     """Of a runtime that never ceases to call, what happened is told late, and saved the sooner."""
     pause_seconds = inspect.signature(StateKeeper).parameters["pause_seconds"].default
     assert LEFT_SECONDS + pause_seconds <= 1.0
+
+
+def test_what_happened_just_before_the_end_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though nobody was told of it yet, as the runtime had gone on calling."""
+    for name in ("_QUIET_SECONDS", "LEFT_SECONDS"):
+        monkeypatch.setattr(f"pinfold.nri.plugin.session.{name}", 60.0)
+    runtime, reports = EmbeddedRuntime(), DaemonReports.of(tmp_path, None, LOG)
+    link = embedded_link(runtime)
+    daemon = Daemon(MACHINE, Config(), link, reports=tuple(reports), timing=PATIENT)
+    reports.begin(daemon)
+    daemon.start()
+    try:
+        assert runtime.wait_until_synchronized(5)
+        assert daemon.plugin.settle()
+        assert eventually((tmp_path / "state.json").exists)
+        assert not start_pods(runtime, [mixed("late")], 8 << 30)
+    finally:
+        reports.stop_keeping(daemon)
+        daemon.stop()
+    assert daemon.engine.grants.keys() == read_state(tmp_path, LOG).advice().keys() != set()
