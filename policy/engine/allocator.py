@@ -98,7 +98,7 @@ class Allocator:
         """
         failure, problems = None, classified.problems
         if problems:
-            was_there = runs or self.roster.remembered_place(container) is not None
+            was_there = runs or self.pens.has_place_of(container)
             failure = self.planner.objection(container, problems, was_there=was_there)
         if failure is None:
             penned = self.pens.place(container, classified, runs=runs)

@@ -109,6 +109,13 @@ class Penning:
         classified = structs.replace(classified, problems=problems)
         return self._joined(name, container, classified, made if pen is None else None)
 
+    def has_place_of(self, container: Container) -> bool:
+        """Whether a container had a place before, and its pen, if any, may be there again."""
+        last, ledger = self._roster.remembered_place(container), self._books.ledger
+        if last is None or last.pen is None or last.pen.container_id in ledger.pens:
+            return last is not None
+        return not last.pen.exclusive.mask & ~(ledger.free_sharable[-1] | ledger.free_isolated[-1])
+
     def enter(
         self, pen_id: ContainerId, container: Container, classified: Classified, own: CpuSet
     ) -> None:

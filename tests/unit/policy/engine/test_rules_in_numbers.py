@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import OnUnsatisfiable
@@ -161,6 +162,29 @@ def test_who_ran_before_its_rule_was_one_too_many_is_back_in_its_place() -> None
     taken = engine.create(container_of("other", 1, namespace="other")).result
     assert isinstance(taken, Grant)
     assert taken.exclusive == had.exclusive
+    result = engine.create(last).result
+    assert not isinstance(result, Grant)
+    assert "would not count for newcomers" in result.reason
+
+
+@pytest.mark.parametrize("pen", ["pod-pool", "group"])
+def test_who_ran_in_a_pen_before_its_rule_was_one_too_many_is_back_there_alone(pen: str) -> None:
+    engine = engine_of("core:600 thread:2 mem:80G", "cpuset:0", **_FREE)
+    wish = {f"{pen}.pinfold.dev/pod": "true"}
+    last = container_of("last", 1, apart(_against_all_but("last")), annotations=wish)
+    last = replace(last, pod=replace(last.pod, resources=last.resources))
+    for number in range(FIRM_MAX):
+        engine.create(container_of(f"c{number}", 1, apart(_against_all_but(f"x{number}"))))
+    assert isinstance(engine.create(last).result, Grant)
+    engine, _ = engine.reconfigured(replace(engine.config, on_unsatisfiable=OnUnsatisfiable.FAIL))
+    had = engine.pinning(last.id)
+    engine.stop(last.id)
+    again = replace(last, id=ContainerId("again"))
+    assert isinstance(engine.create(again).result, Grant)
+    assert engine.pinning(again.id) == had
+    engine.remove(again.id)
+    # Where another one has the pen's place it is judged as one that comes.
+    engine.create(container_of("other", 1, namespace="other"))
     result = engine.create(last).result
     assert not isinstance(result, Grant)
     assert "would not count for newcomers" in result.reason
