@@ -33,7 +33,9 @@ class Scene:
         self.whereabouts = Whereabouts(books, pen, residents)
         self._books = books
         self._crowds: dict[int | frozenset[ContainerId], Sequence[BarrierOwners]] = {}
-        self._stances: dict[ContainerId, _Stance] = {}
+        self._taken_up: dict[ContainerId, None] = {}
+        self._present: dict[_Stance, dict[ContainerId, tuple[Container, int]]] = {}
+        """Those that hold something, with the cpus on which they are."""
 
     def expect(self, rules: Iterable[StandingRule]) -> None:
         """Look at once where the owners of several rules are. Those of equal owners count once."""
@@ -54,24 +56,35 @@ class Scene:
         return found
 
     def _parts(self, owners: Mapping[ContainerId, Container]) -> Sequence[BarrierOwners]:
-        parts: dict[_Stance, dict[ContainerId, tuple[Container, int]]] = {}
-        stances, presence = self._stances, self.whereabouts.know(owners)
+        present, taken_up = self._present, self._taken_up
+        is_first = not taken_up
         grants, rules = self._books.ledger.grants, self._books.standing.rules
+        presence = self.whereabouts.know(owners)
         # They may be many: a call for each would be most of the work.
         for owner_id, owner in owners.items():
+            if owner_id in taken_up:
+                continue
+            taken_up[owner_id] = None
             cpus = presence[owner_id]
             if not cpus:
                 continue
-            stance = stances.get(owner_id)
-            if stance is None:
-                can_break = rules[owner_id].on_unsatisfiable is _DEGRADE
-                is_reserved = grants[owner_id].cpu_type is _RESERVED
-                stance = can_break, is_reserved or owner.pod.namespace == SYSTEM_NAMESPACE
-                stances[owner_id] = stance
-            part = parts.get(stance)
-            if part is None:
-                part = parts[stance] = {}
-            part[owner_id] = owner, cpus
+            can_break = rules[owner_id].on_unsatisfiable is _DEGRADE
+            is_reserved = grants[owner_id].cpu_type is _RESERVED
+            stance = can_break, is_reserved or owner.pod.namespace == SYSTEM_NAMESPACE
+            if stance not in present:
+                present[stance] = {}
+            present[stance][owner_id] = owner, cpus
+        parts: dict[_Stance, Mapping[ContainerId, tuple[Container, int]]] = {}
+        for stance, some in present.items():
+            # Most are owners of many rules: nothing is read or made anew for another crowd.
+            part = dict(some) if is_first else {one: some[one] for one in owners if one in some}
+            if part:
+                parts[stance] = part
+        if len(parts) > 1:
+            # They come in the order of the owners, whichever crowd was first.
+            first = {next(iter(part)): stance for stance, part in parts.items()}
+            ordered = [first[one] for one in owners if one in first]
+            parts = {stance: parts[stance] for stance in ordered}
         return [BarrierOwners.of(some, *stance) for stance, some in parts.items()]
 
 
