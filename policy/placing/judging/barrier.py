@@ -5,7 +5,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ....topology.model.machine import Level
 from ...model.container import Container, ContainerId
@@ -26,6 +26,8 @@ class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
     can_break: bool
     are_systems: bool
     """Whether they are of the system: what they block is not limited."""
+    worded: dict[ContainerId, str] = field(default_factory=dict[ContainerId, str])
+    """The paths of owners that were asked for so far, also by others that share it."""
 
     @classmethod
     def of(
@@ -33,12 +35,19 @@ class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
         presence: Mapping[ContainerId, tuple[Container, int]],
         can_break: bool,
         are_systems: bool,
+        worded: dict[ContainerId, str] | None = None,
     ) -> "BarrierOwners":
-        """The owners of which each runs on these cpus."""
+        """The owners of which each runs on these cpus. `worded`: paths, to be added to."""
         everywhere = 0
         for _, cpus in presence.values():
             everywhere |= cpus
-        return cls(presence=presence, cpus=everywhere, can_break=can_break, are_systems=are_systems)
+        return cls(
+            presence=presence,
+            cpus=everywhere,
+            can_break=can_break,
+            are_systems=are_systems,
+            worded={} if worded is None else worded,
+        )
 
     @cached_property
     def sizes(self) -> Mapping[int, int]:
@@ -56,7 +65,12 @@ class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
     @cached_property
     def paths(self) -> tuple[str, ...]:
         """The path of each, in the same order."""
-        return tuple([owner.path for owner, _ in self.presence.values()])
+        worded = self.worded
+        for owner_id, (owner, _) in self.presence.items():
+            # The same owners may be of many rules, about one container after another.
+            if owner_id not in worded:
+                worded[owner_id] = owner.path
+        return tuple([worded[one] for one in self.presence])
 
     @cached_property
     def names(self) -> str:

@@ -36,6 +36,7 @@ class Scene:
         self._taken_up: dict[ContainerId, None] = {}
         self._present: dict[_Stance, dict[ContainerId, tuple[Container, int]]] = {}
         """Those that hold something, with the cpus on which they are."""
+        self._worded: dict[ContainerId, str] = {}
 
     def expect(self, rules: Iterable[StandingRule]) -> None:
         """Look at once where the owners of several rules are. Those of equal owners count once."""
@@ -85,7 +86,8 @@ class Scene:
             first = {next(iter(part)): stance for stance, part in parts.items()}
             ordered = [first[one] for one in owners if one in first]
             parts = {stance: parts[stance] for stance in ordered}
-        return [BarrierOwners.of(some, *stance) for stance, some in parts.items()]
+        worded = self._worded
+        return [BarrierOwners.of(some, *stance, worded) for stance, some in parts.items()]
 
 
 def is_exempt(container: Container, cpu_type: CpuType) -> bool:

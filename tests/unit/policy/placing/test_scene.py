@@ -99,3 +99,14 @@ def test_owners_come_in_their_order_those_apart_that_insist_and_those_that_hold_
         (True, False, ["weak-2"]),
         (True, True, ["system-1"]),
     ]
+
+
+def test_the_path_of_an_owner_is_worded_once_for_all_rules() -> None:
+    found = books()
+    scene = Scene(found)
+    [before] = scene.owners(crowd(found, "weak-1"))
+    [after] = scene.owners(crowd(found, "weak-1", "weak-2"))
+
+    assert before.paths == ("default/weak-1/c",)
+    assert after.paths == ("default/weak-1/c", "default/weak-2/c")
+    assert before.paths[0] is after.paths[0]
