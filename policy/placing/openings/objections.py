@@ -68,7 +68,8 @@ class ObjectionWording(Struct, frozen=True, kw_only=True):
         usable = (pool.sharable | pool.isolated).mask
         for barrier in self.barriers:
             if not usable & ~barrier.forbidden:
-                for one in barrier.restrictions():
+                # Most owners may be elsewhere: their rules are not even worded.
+                for one in barrier.restrictions(usable):
                     if usable & one.forbidden:
                         return one.dropped()
         inside = self.left & usable

@@ -1,0 +1,60 @@
+"""Objections of rules to pools: what they name, and what it costs to find that."""
+
+from pinfold.policy.books.books import Books
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
+from pinfold.policy.model.request import Request
+from pinfold.policy.placing.judging.barrier import Barrier, BarrierOwners
+from pinfold.policy.placing.openings.objections import ObjectionWording
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Level
+from tests.unit.counted_calls import count_calls
+
+BOOKS = Books(machine_from_spec("socket:2 numa:4 core:8 thread:2 mem:64G"), Config())
+LAST = max(pool.id for pool in BOOKS.tree.pools if not pool.children)
+
+
+def wording() -> ObjectionWording:
+    """One owner of a rule on each core but that of the first cpu, the last ones last."""
+    domains, presence = BOOKS.domains, dict[ContainerId, tuple[Container, int]]()
+    for number, mask in enumerate(domains.masks(Level.CORE)[1:]):
+        pod = Pod(id=PodId(f"p{number}"), name=f"p{number}", namespace="default")
+        one = Container(id=ContainerId(f"{number}"), name="c", pod=pod)
+        presence[one.id] = one, mask & -mask
+    owners = BarrierOwners.of(presence, can_break=False, are_systems=False)
+    forbidden = domains.covering(Level.CORE, owners.cpus)
+    barrier = Barrier(
+        text="the rule",
+        level=Level.CORE,
+        can_break=False,
+        forbidden=forbidden,
+        insisting=owners,
+        domains=domains,
+    )
+    return ObjectionWording(
+        request=Request(
+            container_id=ContainerId("newcomer"), qos=QosClass.BURSTABLE, shared_milli=100
+        ),
+        tree=BOOKS.tree,
+        left=domains.everything & ~forbidden,
+        own=(),
+        judged=(),
+        barriers=(barrier,),
+        domains=domains,
+    )
+
+
+def test_a_pool_is_dropped_for_the_first_owner_who_keeps_the_newcomer_from_some_of_it() -> None:
+    found = wording()
+    usable = BOOKS.tree.pools[LAST].cpus.mask
+    [barrier] = found.barriers
+    first = next(one for one in barrier.restrictions() if usable & one.forbidden)
+
+    assert found.objection(LAST) == first.dropped()
+
+
+def test_owners_who_are_elsewhere_cost_an_objection_no_call() -> None:
+    found = wording()
+    found.objection(LAST)
+
+    assert count_calls(lambda: found.objection(LAST)) < 40
