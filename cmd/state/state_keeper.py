@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from ...nri.dispatch.front import Front
-from ...nri.dispatch.owner import LEFT_SECONDS
 from ...nri.dispatch.report import (
     Adjusted,
     Decided,
@@ -23,9 +22,9 @@ from .saved_states import SavedStates
 from .state_file import StateFile
 from .state_folder import StateFolderError, claim_folder
 
-_PAUSE_SECONDS: Final = 1.0 - LEFT_SECONDS
-"""And until then it takes so long at most to be told. A crash may cost, of the last second, what
-the cpus in the runtime's list do not tell."""
+_PAUSE_SECONDS: Final = 0.95
+"""And until then it takes a moment to be told. A crash may cost, of the last second, what the cpus
+in the runtime's list do not tell."""
 _PAUSES: Final = 200
 """A pause is so many times as long as the saving before it took: half a hundredth of a processor.
 """

@@ -15,8 +15,6 @@ T = TypeVar("T")
 
 _LEFT_MAX: Final = 256
 """Pieces left for later: past so many they are done although the runtime calls again."""
-LEFT_SECONDS: Final = 0.25
-"""Or once some were left for so long: pieces that are done together take half of the time."""
 
 
 class UnfinishedError(TimeoutError):

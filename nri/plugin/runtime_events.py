@@ -27,21 +27,6 @@ class RuntimeEvent(NamedTuple):
     """Whether the answer says something, so that it is a call of its own everywhere."""
     effect: Effect | None = None
 
-    def take_effect(
-        self,
-        events: Events,
-        reader: ContainerReader,
-        pod: nri_pb2.PodSandbox,
-        container: nri_pb2.Container,
-    ) -> None:
-        """Do what it means, and what the next creation would have to do first.
-
-        The runtime has its answer and other work, and this thread is awake.
-        """
-        if self.effect is not None:
-            self.effect(events, reader, pod, container)
-        events.policy.prepare()
-
 
 def _expect(
     events: Events, reader: ContainerReader, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container

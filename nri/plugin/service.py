@@ -373,7 +373,7 @@ class Service:
         container: nri_pb2.Container,
     ) -> None:
         if event.effect is not None:
-            work = partial(event.take_effect, self._events, self._reader, pod, container)
+            work = partial(event.effect, self._events, self._reader, pod, container)
             served.notice = Turn(event.method, work)
 
     def _ask(

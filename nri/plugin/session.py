@@ -11,7 +11,6 @@ from google.protobuf.message import Message
 from msgspec import Struct
 
 from ..api import nri_pb2
-from ..dispatch.owner import LEFT_SECONDS
 from ..dispatch.report import Answered
 from ..wire.connection import BadCall, Call, Event, Reply, Role
 from ..wire.wire_error import WireError
@@ -21,8 +20,10 @@ from .service import RUNTIME_SERVICE, SAFE_ANSWER, Rejection, ServedCall, Servic
 from .wire_socket import WireSocket
 
 _QUIET_SECONDS: Final = 0.04
-"""What nobody waits for is begun once the runtime has sent nothing for so long, or after
-`LEFT_SECONDS`: each waking for it alone finds nothing in the processor's caches."""
+"""What nobody waits for is begun once the runtime has sent nothing for so long: each waking for it
+alone finds nothing in the processor's caches."""
+_LEFT_SECONDS: Final = 0.05
+"""Or once it was left lying for so long."""
 _UNTOLD_MAX: Final = 1024
 """So many reports wait behind one that takes its time; of more, the newest."""
 
@@ -181,7 +182,7 @@ class Session:
         """Do what is left, piece by piece, once the runtime `is_quiet` and while it is."""
         owner, quiet_seconds = self._service.owner, 0.0 if is_quiet else _QUIET_SECONDS
         while owner.left:
-            pause = self._tidied + LEFT_SECONDS - self._clock()
+            pause = self._tidied + _LEFT_SECONDS - self._clock()
             is_late = owner.is_overloaded or pause <= 0
             pause = 0.0 if is_late else min(pause, quiet_seconds)
             is_called = self._wire.is_readable(pause * 1000)
@@ -240,8 +241,9 @@ class Session:
         self._tell()
         if not owner.left or self._unread:
             return
-        # The one that reads could not do what is left while another one was at work.
-        if not self._turns.is_reader:
+        # Behind an event that was only told the thread is awake, and the runtime has other work.
+        # And the one that reads could not do what is left while another one was at work.
+        if is_held or not self._turns.is_reader:
             self._tidy(is_quiet=True)
 
     def _due(self, away_since: float) -> float:

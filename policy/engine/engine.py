@@ -203,13 +203,9 @@ class Engine:
         return self._allocator.release(container_id)
 
     def prepare(self) -> None:
-        """Do for the next container what can be done before it comes. For when nobody waits.
-
-        File those that are there where its rules find them, and measure what the pools have left.
-        """
-        books = self._allocator.books
-        books.affinity.file()
-        _ = books.ledger.room, books.ledger.owed
+        """Measure for the next container what the pools have left. For when nobody waits."""
+        ledger = self._allocator.books.ledger
+        _ = ledger.room, ledger.owed
 
     def end_cold_start(self, container_id: ContainerId) -> tuple[Change, ...]:
         """A container has run long enough: DRAM for it now, or once there is room. See `stop`."""

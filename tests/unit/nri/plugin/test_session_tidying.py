@@ -8,10 +8,8 @@ import pytest
 from pinfold.nri.dispatch.report import Decided, Released
 from pinfold.nri.embedded.kubelet import sandbox_message
 from pinfold.nri.plugin.wire_socket import WireSocket
-from pinfold.policy.configuration.config import Config
-from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.pod_spec import PodSpec
-from tests.unit.nri.plugin.session_node import MACHINE, eventually, exclusive, running
+from tests.unit.nri.plugin.session_node import eventually, exclusive, running
 
 _PAUSE_SECONDS = 0.01
 """Between two calls, as of a runtime that has other work; more than it takes to wake a thread."""
@@ -34,38 +32,24 @@ def fixture_wakings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_nobody_wakes_for_what_is_left_while_events_come(
+def test_nobody_wakes_for_what_is_left_before_an_event_that_is_only_told(
     wakings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long it takes until this thread gets a processor.
-    for name in ("_QUIET_SECONDS", "LEFT_SECONDS"):
+    for name in ("_QUIET_SECONDS", "_LEFT_SECONDS"):
         monkeypatch.setattr(f"pinfold.nri.plugin.session.{name}", 10.0)
     with running() as node:
         wakings.clear()
         container_id = node.create("c", exclusive(1))
         time.sleep(_PAUSE_SECONDS)
         node.runtime.start(container_id)
+        assert eventually(lambda: len(node.seen(Decided)) == 1)
         time.sleep(_PAUSE_SECONDS)
         node.runtime.stop(container_id)
         time.sleep(_PAUSE_SECONDS)
         node.runtime.remove(container_id)
-        assert not node.seen(Decided)
-        assert not node.seen(Released)
-        assert wakings == []
-
-
-def test_what_is_left_of_several_events_is_done_together(
-    wakings: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pinfold.nri.plugin.session.LEFT_SECONDS", 10.0)
-    with running() as node:
-        wakings.clear()
-        container_id = node.create("c", exclusive(1))
-        node.runtime.start(container_id)
-        node.runtime.stop(container_id)
         assert eventually(lambda: len(node.seen(Released)) == 1)
-        assert len(node.seen(Decided)) == 1
-        assert len(wakings) == 1
+        assert wakings == []
 
 
 def test_events_that_never_cease_keep_nothing_from_being_done(
@@ -81,29 +65,6 @@ def test_events_that_never_cease_keep_nothing_from_being_done(
     with running() as node:
         node.create("c", exclusive(1))
         assert eventually(is_told)
-
-
-def test_the_next_creation_is_prepared_behind_an_event_that_is_only_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("pinfold.nri.plugin.session._QUIET_SECONDS", 10.0)
-    engine = PreparedEngine(MACHINE, Config())
-    with running(policy=engine) as node:
-        container_id = node.create("c", exclusive(1))
-        node.runtime.stop(container_id)
-        before = engine.preparations
-        node.runtime.remove(container_id)
-        assert eventually(lambda: engine.preparations == before + 1)
-
-
-class PreparedEngine(Engine):
-    """Counts how often it was asked to prepare a creation."""
-
-    preparations = 0
-
-    def prepare(self) -> None:
-        super().prepare()
-        self.preparations += 1
 
 
 def test_what_is_left_is_done_once_the_runtime_is_quiet(wakings: list[str]) -> None:
