@@ -8,8 +8,8 @@ _WIDE_MAX: Final = 32
 """So many wide sets are known, the last ones that were found: each is looked at again and again."""
 _KNOWN_MAX: Final = 4096
 _GIVEN_MAX: Final = 512
-"""So often something is given back at most until narrow sets that nobody asked about meanwhile are
-forgotten: half of that."""
+"""So many times that something was given back are known; then the older half of them is forgotten,
+and with it the narrow sets that nobody asked about since."""
 _WHOLE: Final = -1
 
 

@@ -46,9 +46,10 @@ class KeptCpus:
         """Cpus whose users are a copy's as well."""
         self._asking = AskingSets()
         self._full = FullSets()
-        self._taken: int = 0
-        """Cpus that are taken off in a question, and `_asked`: the milli-cpus it is about."""
-        self._asked: int = 0
+        self._taken = 0
+        """A mask of the cpus that are taken off in a question."""
+        self._asked = 0
+        """The milli-cpus that it is about."""
         # The small sets first: what is kept for them is kept for those around them, too.
         for _, cpus, milli in sorted([(one.bit_count(), one, shares[one]) for one in shares]):
             self.add(cpus, milli)
@@ -61,11 +62,8 @@ class KeptCpus:
         other._left, other._users = dict(self._left), dict(self._users)
         # Most of them stay as they are.
         self._lent, other._lent = set(self._users), set(self._users)
-        other._numbers, other._sets, other._on = (
-            dict(self._numbers),
-            dict(self._sets),
-            dict(self._on),
-        )
+        other._numbers, other._sets = dict(self._numbers), dict(self._sets)
+        other._on = dict(self._on)
         other._asking, other._full = self._asking.copy(), self._full.copy()
         return other
 

@@ -4,6 +4,7 @@ How long anything takes is nobody's concern here: see `tests/bench`.
 """
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Final
 
 import pytest
@@ -202,15 +203,20 @@ def test_who_fills_a_machine_is_sorted_once_for_all_trials_of_a_refusal() -> Non
     assert modules.count("pinfold.policy.model.container") < 1.5 * sharers
 
 
+def fill(engine: Engine) -> None:
+    """Let containers with a cpu of their own come until one is refused."""
+    for number in count():
+        owner = container_of(f"owner{number}", 1)
+        if isinstance(engine.create(owner).result, Refusal):
+            engine.remove(owner.id)
+            return
+
+
 def test_on_a_machine_of_very_many_pools_nobody_makes_way_in_trials_of_a_refusal() -> None:
     engine = engine_of("socket:2 numa:8 l3:4 core:4 mem:32G")
     for number in range(200):
         engine.create(container_of(f"sharer{number}", 0.5, app=f"app{number % 40}"))
-    for number in range(256):
-        owner = container_of(f"owner{number}", 1)
-        if isinstance(engine.create(owner).result, Refusal):
-            engine.remove(owner.id)
-            break
+    fill(engine)
     newcomer = container_of("newcomer", 3, apart(term("numa", "app1")), fails=True)
     refusals: list[Decision] = []
     modules = called_modules(lambda: refusals.append(engine.create(newcomer)))
@@ -223,11 +229,7 @@ def test_of_very_many_whom_spread_rules_count_few_are_looked_at_in_a_trial() -> 
     engine = engine_of("socket:2 numa:4 core:8 mem:16G")
     for number in range(300):
         engine.create(container_of(f"sharer{number}", 0.03, app="sharer"))
-    for number in range(64):
-        owner = container_of(f"owner{number}", 1)
-        if isinstance(engine.create(owner).result, Refusal):
-            engine.remove(owner.id)
-            break
+    fill(engine)
     some = [{"matchExpressions": [{"key": f"x{n}", "operator": "DoesNotExist"}]} for n in range(20)]
     spread = [{"maxSkew": 1, "topologyKey": "numa", "labelSelector": one} for one in some]
     newcomer = container_of("newcomer", 3, {"topologySpread": spread}, fails=True)
