@@ -25,7 +25,7 @@ PROGRAMS = {"pinfold": "command_start", "pinfoldd": "daemon_start"}
 """The module of `cmd` that each program begins with, as in pyproject.toml."""
 UNIT = "pinfoldd.service"
 PROXY_UNIT = "pinfoldd-cri.service"
-"""The same daemon as a CRI proxy; older versions have none."""
+"""The unit of the daemon as a CRI proxy; older versions have none."""
 CONFIG_FOLDER_LINE = 'CONFIG_FOLDER: Final = Path("/etc/pinfold")'
 
 

@@ -61,7 +61,7 @@ class Targets:
 
     @property
     def config_folder(self) -> Path:
-        """The same folder where it is written."""
+        """The folder that their configuration is written to: staged, below `DESTDIR`."""
         return self._staged(self.config_folder_on_node)
 
     def _staged(self, path: Path) -> Path:

@@ -78,7 +78,7 @@ def plan_config(
 
 
 def _interrupts(root: Path) -> tuple[Interrupt, ...]:
-    """Those of a kernel whose sys/ and proc/ are below `root`; none of an archive."""
+    """Interrupts of a kernel whose sys/ and proc/ are below `root`; none of an archive."""
     return Knobs(root).hardware().interrupts
 
 

@@ -33,7 +33,7 @@ class AuditResult(Struct, frozen=True, kw_only=True):
     problems: Mapping[ContainerId, str]
     """What went wrong with drifted containers when they were told, if anything."""
     repaired: frozenset[ContainerId] = frozenset()
-    """Those that have again what they should."""
+    """Containers that have again what they should."""
 
 
 class DriftAudit:

@@ -67,7 +67,7 @@ class EventCounts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._answers: deque[Answered] = deque()
-        """Those that are not counted yet."""
+        """Answers that are not counted yet."""
         self._durations: dict[tuple[str, Outcome], Durations] = {}
         self.placements: Counter[tuple[str, str]] = Counter()
         """By result and reason."""

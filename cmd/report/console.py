@@ -33,7 +33,7 @@ _COLUMNS: Final = 1 << 30
 """Wider than every line: none is wrapped or cut, whatever the terminal; it wraps for itself."""
 _GUTTER: Final = 2
 _QUIET_SECONDS: Final = 1.0
-"""Whatever is over sooner needs no progress bar."""
+"""A run that is over sooner needs no progress bar."""
 _REDRAW_SECONDS: Final = 0.1
 _PLAIN_TERMINALS: Final = ("dumb", "unknown")
 """Source: rich.console, `Console.is_dumb_terminal`."""

@@ -64,7 +64,7 @@ class LogWriter(logging.Handler):
         self._is_stopping = self._is_over = False
         self._stopped = threading.Event()
         self._is_failing = False
-        """Nobody took the last line: then only a further one is worth a try."""
+        """Whether the last line was not taken: then only a further one is worth a try."""
         self._thread: threading.Thread | None = None
 
     def handle(self, record: logging.LogRecord) -> bool:

@@ -191,7 +191,7 @@ def _is_same_placement(one: PlacedContainer, other: PlacedContainer) -> bool:
 
 
 def _characters(container: Container, labels: Mapping[str, str]) -> int:
-    """Those of a container's texts; `labels`: saved with its pod."""
+    """The characters of a container's texts; `labels`: saved with its pod."""
     first = container.pod.labels_at_first_sight
     more = _length(first) if first is not labels and first != labels else 0
     hints = sum(len(one.provider) + len(one.path) + len(one.device) for one in container.hints)

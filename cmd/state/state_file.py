@@ -24,9 +24,9 @@ from .saved_container import SavedContainer, SavedPod
 STATE_NAME: Final = "state.json"
 VERSION: Final = 4
 _SLOW_VERSION: Final = 3
-"""Whose checksum is SHA-256, as that of the one before."""
+"""A version whose checksum is SHA-256, as that of the one before."""
 _FLAT_VERSION: Final = 2
-"""In which every container had its pod with it."""
+"""A version in which every container had its pod with it."""
 _VERSIONS: Final = (_FLAT_VERSION, _SLOW_VERSION, VERSION)
 _SHA256_DIGITS: Final = 64
 

@@ -37,10 +37,10 @@ class CdiEdits(NamedTuple):
     """Edits of a container by its devices."""
 
     paths: tuple[str, ...] = ()
-    """Of device nodes without numbers, on the host."""
+    """Paths of device nodes without numbers, on the host."""
     environment: tuple[str, ...] = ()
     nodes: tuple[DeviceNode, ...] = ()
-    """Those with numbers."""
+    """Device nodes with numbers."""
 
 
 def cdi_edits(names: Iterable[str], folders: Sequence[Path] = FOLDERS) -> CdiEdits:

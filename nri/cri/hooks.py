@@ -285,7 +285,7 @@ class Hooks:
         self._turns.do("RemovePodSandbox", lambda: self._events.remove_pod(PodId(sandbox_id)))
 
     async def _wait_for_adoption(self) -> None:
-        """Nobody is placed before it is known who runs where."""
+        """Wait until it is known what runs where: no container is placed before."""
         if self._adopted.is_set():
             return
         try:

@@ -66,7 +66,7 @@ class Events:
         self._actuator = actuator
         self._owner = owner
         self.report: Final = BrokenRules(report, lambda: self.policy)
-        """Whatever happened to containers is to be told to this one, for it tells what follows."""
+        """The report to tell what happened to containers, for it tells what follows as well."""
         self._machine_memory_bytes = machine_memory_bytes
         self._undone = UndoneCreations()
         self.foreign_pins = ForeignPins()

@@ -35,7 +35,7 @@ class Owner:
         self._crashed = crashed
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._held = threading.Lock()
-        """Whoever has it may touch the policy."""
+        """The lock that a thread holds while it touches the policy."""
         self._worker = 0
         """The thread that is at work, if any."""
         self.courtesy = Courtesy(lambda: self._worker != 0)

@@ -149,7 +149,7 @@ class Drifted(Struct, frozen=True, kw_only=True):
     intended: Pinning
     kernel: Pinning
     likely: str
-    """Who may have changed it."""
+    """The program that may have changed it."""
 
 
 class ThreadsNarrowed(Struct, frozen=True, kw_only=True):

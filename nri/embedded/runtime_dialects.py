@@ -39,7 +39,7 @@ class Dialect:
 
 
 _EVENTS_TO_POD_UPDATES: Final = 0x3FFF
-"""Those of NRI 0.10 and later: updates of pods, and validation."""
+"""Events of NRI 0.10 and later: updates of pods, and validation."""
 
 
 CONTAINERD_1_7: Final = Dialect(

@@ -54,7 +54,7 @@ def claimed_devices(text: str | bytes) -> tuple[ClaimedDevice, ...]:
 
 
 def _described(value: object, depth: int) -> Iterator[ClaimedDevice]:
-    """Whatever has attributes, wherever it stands: the API is young, and its fields may move."""
+    """Devices with attributes, wherever they stand: the API is young, its fields may move."""
     if depth == 0:
         return
     if isinstance(value, list):

@@ -91,4 +91,4 @@ NOTICES: Final[Mapping[str, RuntimeEvent]] = {
 STATE_CHANGES: Final[Mapping[int, RuntimeEvent]] = {
     one.number: one for one in EVENTS if not one.is_answered
 }
-"""Those that older runtimes send as StateChange, by number."""
+"""Events that older runtimes send as StateChange, by number."""

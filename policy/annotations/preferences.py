@@ -148,7 +148,7 @@ def parse_preferences(container: Container) -> Preferences:
 
 @TextCache
 def _parse(ours: tuple[tuple[str, str], ...], name: str) -> tuple[Preferences, tuple[Problem, ...]]:
-    """The same for the containers of this name of all pods, and what is wrong with the keys.
+    """Preferences of the containers of this name in pods with these texts, and faults of the keys.
 
     No problem names the pod.
     """

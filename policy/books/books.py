@@ -33,7 +33,7 @@ from .idle_cpus import IdleCpus
 from .pinning import Pinner
 
 WITHHELD: Final = ContainerId("(not for containers)")
-"""Who holds the memory that amounts in the configuration keep from containers, if they do."""
+"""The holder of memory that amounts in the configuration keep from containers."""
 _DRAM: Final = frozenset({MemoryKind.DRAM})
 _SHRINKS_AT_ONCE: Final = 8
 """Moving memory costs the machine: no event moves more containers back than these."""

@@ -24,7 +24,7 @@ class FullSets:
         self._wide: dict[int, tuple[int, int]] = {}
         """Each with the cpus of all who have some of its cpus, and what is left."""
         self._narrow: dict[int, tuple[int, int, int]] = {}
-        """The same, and how much of what was given back counts already. There may be thousands, of
+        """Narrow sets likewise, and how much of `_given` counts already. There may be thousands, of
         cores and caches: these are looked up, and gone through only once in a while."""
         self._given: list[tuple[int, int]] = []
         """What was given back: cpus, and milli-cpus of them, or that they were somebody's own."""

@@ -162,7 +162,7 @@ class KeptCpus:
         return found
 
     def spared_apart(self, cpus: int, count: int) -> int:
-        """The same as `spared`, after which all is as it was before."""
+        """The cpus that `spared` would find; everything stays as it is."""
         if (cpus & self.spare).bit_count() >= count:
             return self.spared(cpus, count)
         other = self.copy()

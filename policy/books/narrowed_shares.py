@@ -32,7 +32,7 @@ class NarrowedShares:
         self._sums: dict[int, int] = {}
         """Milli-cpus by set of cpus, where there are any: many grants have the same set."""
         self._near: dict[int, Sequence[tuple[int, int]]] = {}
-        """Those sets, and milli-cpus, that have some cpus of a pool, by its id: as far as asked."""
+        """The sets with some cpus of a pool, and their milli-cpus, by pool id: as far as asked."""
         self._inside: dict[int, int] = {}
         """Milli-cpus of all sets in a set, that one among them, as when it was asked for last."""
         self._changes: dict[int, int] = {}
@@ -50,7 +50,7 @@ class NarrowedShares:
         """Cpus kept for sets when that was worked out last, by what was left of them and the count:
         it is worked out whenever anything is taken, mostly elsewhere."""
         self._spared: Collection[ContainerId] | None = None
-        """Those who asked for no cpu and are owed one all the same; None: all of them."""
+        """Containers that asked for no cpu and are owed one all the same; None: all such ones."""
 
     def copy(self) -> "NarrowedShares":
         """A copy with the same grants, which change apart from these."""

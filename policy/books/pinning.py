@@ -23,9 +23,9 @@ class PoolCpus(Struct, frozen=True, kw_only=True):
     """The cpus that grants run on, pinned or not, at one moment."""
 
     shared: Sequence[CpuSet]
-    """By pool id those on which its shared grants run."""
+    """By pool id the cpus on which its shared grants run."""
     reserved: CpuSet
-    """Those on which reserved grants run."""
+    """The cpus on which reserved grants run."""
     cores: CpuBlocks
     """The online threads of every core."""
 
@@ -37,7 +37,7 @@ class PoolCpus(Struct, frozen=True, kw_only=True):
         return cpus
 
     def with_hidden(self, grant: Grant) -> CpuSet | None:
-        """The same with the hyperthreads that are hidden from it."""
+        """The cpus of a grant with the hyperthreads that are hidden from it."""
         if grant.cpu_type is CpuType.PRESERVE:
             return None
         if grant.cpu_type is CpuType.RESERVED:

@@ -17,7 +17,7 @@ class Room(Struct, frozen=True, kw_only=True):
     """Sharable milli-cpus, one less where the pool's subtree has a container that asked for none
     (it must not be the last one's cpu); negative where more was promised than there is."""
     grantable_milli: tuple[int, ...]
-    """The same without that one: what shared requests may still be promised."""
+    """Milli-cpus that shared requests may still be promised: `shared_milli` without that one."""
     sliceable: tuple[int, ...]
     """Whole sharable cpus that can be taken without touching what any pool owes."""
 

@@ -36,9 +36,9 @@ class SpareCpus:
         self._version = 0
         """Another number after each change."""
         self._fresh: tuple[int, KeptCpus] | None = None
-        """Those that are kept where nothing was asked yet, and the version then."""
+        """The cpus that are kept where nothing was asked yet, and the version then."""
         self._origin: tuple[SpareCpus, int] | None = None
-        """Those of which this is a copy, until it is asked first, and their version then."""
+        """The spare cpus of which this is a copy, until it is asked first; their version then."""
         self._changes: list[tuple[Grant, bool]] = []
         """Grants added or dropped since."""
 
@@ -106,7 +106,7 @@ class SpareCpus:
             self._kept.check(self._anew())
 
     def settled(self, cpus: int, count: int) -> int:
-        """The same as `takeable`, whatever was asked before. O(sets of cpus) when first asked."""
+        """Cpus as of `takeable`, whatever was asked before. O(sets of cpus) when first asked."""
         if self._fresh is None or self._fresh[0] != self._version:
             self._fresh = self._version, self._anew()
         return self._fresh[1].spared_apart(cpus, count)

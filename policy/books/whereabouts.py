@@ -250,7 +250,7 @@ class Whereabouts:
 
     @cached_property
     def _granted(self) -> int:
-        """Everyone who holds something, as a set."""
+        """All containers that hold something, as a set."""
         residents, grants = self._books.affinity.residents, self._books.ledger.grants
         found = residents.everyone
         for container_id in residents.ids(found):

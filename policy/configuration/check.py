@@ -333,7 +333,7 @@ MEASURED_LABELS: Final = (
     "cpu.base-mhz",
     "cpu.max-mhz",
 )
-"""Those, without the flags of the processor."""
+"""Labels that a machine is measured for, without the flags of the processor."""
 
 FLAG_LABEL: Final = "cpu.flag/"
 """The begin of the label of a flag."""

@@ -14,7 +14,7 @@ class Share(NamedTuple):
     free: int
     whole: int
     is_used: bool
-    """Somebody else runs in the group already."""
+    """Whether another container runs in the group already."""
     position: int
     """Place in the order of the groups."""
 

@@ -36,7 +36,7 @@ class Usability(Struct, frozen=True, kw_only=True):
     usable: CpuSet
     """Every cpu for containers that are not of the system, as of now."""
     freed: CpuSet
-    """Those of them that could not be used before."""
+    """Usable cpus that could not be used before."""
     is_reserved: bool
     """Whether some cpus are reserved that were not before."""
 
@@ -249,11 +249,11 @@ class _Turns(Struct, frozen=True):
     """Containers outside pens with what they ask for, in groups that are adopted in turn."""
 
     own: list[_Asking]
-    """Those with cpus of their own, and with claims that are remembered."""
+    """Containers with exclusive cpus, and with claims that are remembered."""
     since: list[_Asking]
-    """Those of the same kind that began meanwhile, on cpus of others."""
+    """Containers of the same kind that began meanwhile, on cpus of others."""
     claims: list[_Asking]
-    """Those with claims that may be about others' cpus."""
+    """Containers with claims that may be about others' cpus."""
     left: list[_Asking]
 
 

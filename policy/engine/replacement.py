@@ -41,7 +41,7 @@ MENDED: Final = "mended"
 REPLACED: Final = "replaced"
 """What decides where a container goes whose rules had stopped to hold."""
 _COUNTING_MAX: Final = 8
-"""Whom more different spread rules count stays: each is counted out in all domains, twice."""
+"""A container that more spread rules count stays: each rule costs two counts of all domains."""
 
 
 class Party(Struct, frozen=True):

@@ -128,7 +128,7 @@ class Roster:
         return last
 
     def last_place(self, container: Container) -> LastPlace | None:
-        """The same with what is to be known of it by now. O(remembered places), if there is one."""
+        """The remembered place of a container, with what is known of it by now. O(such places)."""
         last = self.remembered_place(container)
         if last is None:
             return None

@@ -57,9 +57,9 @@ class ShiftedShares:
         self._roster = roster
         self._judge = judge
         self._homes: dict[ContainerId, PoolId] = {}
-        """The pools of those that were left no cpu there, and who may have found no other place."""
+        """The pools of containers left without a cpu there, which may have found no other place."""
         self._due: dict[ContainerId, None] = {}
-        """Those that may be given more, in this order."""
+        """Containers that may be given more, in this order."""
 
     def widen(self, gone: ContainerId) -> None:
         """Give containers that were narrowed for another, which is gone, what rules leave now.
@@ -80,7 +80,7 @@ class ShiftedShares:
             self.widen_due(free)
 
     def end(self, gone: ContainerId) -> None:
-        """The same for a container that is forgotten now, if it ever had a place."""
+        """Widen what a forgotten container leaves room for, if it ever had a place."""
         if not self._due and not self._books.ledger.narrowed.ids:
             return
         decision = self._roster.decisions.get(gone)

@@ -38,7 +38,7 @@ class PoolLoads(Struct, frozen=True):
     containers: Sequence[int]
     """Containers placed there."""
     sharing: Sequence[int]
-    """Those of them that run on sharable or reserved cpus."""
+    """Placed containers that run on sharable or reserved cpus."""
     promised_milli: Sequence[int]
     """Milli-cpus promised to these; reserved cpus count for the root, wherever a grant is."""
 

@@ -294,7 +294,7 @@ class UnmetRules:
         return due | dict.fromkeys(self._stirred(moved))
 
     def _stirred(self, moved: Collection[ContainerId]) -> Sequence[ContainerId]:
-        """Those at which something may break again as these have other cpus."""
+        """Owners whose rules may break again as these containers have other cpus."""
         return [
             one
             for one, (_, others) in self._resting.items()

@@ -26,7 +26,7 @@ class Drift(Struct, frozen=True, kw_only=True):
     intended: Pinning
     kernel: Pinning
     likely: str
-    """Who may have changed it, as a guess from what it was changed to."""
+    """The program that may have changed it, a guess from what it was changed to."""
 
 
 def is_drift(intended: Pinning, kernel: Pinning) -> bool:
@@ -75,7 +75,7 @@ def _likely(
     kernel: Pinning,
     exclusive: CpuSet,
 ) -> str:
-    """Who may have changed a pinning. `exclusive`: cpus that containers have for themselves."""
+    """The program that may have changed a pinning. `exclusive`: all exclusive cpus."""
     cpus, online = kernel.cpus, snapshot.machine.online
     if intended.cpus is None or cpus in (None, intended.cpus):
         return MEMORY_ALONE if kernel.mems else CLEARED

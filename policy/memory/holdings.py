@@ -33,7 +33,7 @@ class Holdings:
         self.zones = Zones(nodes)
         self.observed: ObservedMemory | None = None
         self.grown: dict[ContainerId, None] = {}
-        """Those that hold more nodes than they would with plenty of memory."""
+        """Containers that hold more nodes than they would with plenty of memory."""
         self._by_id: dict[ContainerId, Holding] = {}
         self._zone_of: dict[ContainerId, Zone] = {}
         self._sequence = 0

@@ -273,7 +273,7 @@ class MemoryChoice(Struct):
         return None if request.limit_bytes == known.limit_bytes else ledger.kept(request)
 
     def follow(self, held: Grant, pool_id: PoolId) -> Offer | Refusal | None:
-        """The same for one whose own cpus are chosen anew in a pool: near to these.
+        """An offer for a container whose exclusive cpus are chosen anew in a pool: near to these.
 
         Where memory is short there it keeps nodes that it has, and those with its huge pages
         anyway: these do not move.
@@ -294,7 +294,7 @@ class MemoryChoice(Struct):
         return replace(found, request=wanted, zone=found.zone | near.nodes)
 
     def resize_anyway(self, held: Grant) -> Offer | None:
-        """The same, and what it has of its nodes where there is no room."""
+        """An offer for a resized container, its nodes of now included where there is no room."""
         found, known = self.resize(held), self._ledger.request_of(held.container_id)
         if known is None or not isinstance(found, Refusal):
             return None if isinstance(found, Refusal) else found
@@ -341,7 +341,7 @@ class MemoryChoice(Struct):
         )
 
     def _no_memory(self) -> Dropped:
-        """The same words for every pool: a zone can be widened to all nodes, so all are full."""
+        """The reason of every pool: a zone can be widened to all nodes, so all are full."""
         usable = self._ledger.nodes.open_to(self._start.may_use_reserved)
         nodes = NodeSet(usable.with_memory)
         for size, wanted in sorted(self._request.hugepage_bytes.items()):

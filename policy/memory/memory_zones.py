@@ -53,7 +53,7 @@ class Zone(Struct, eq=False, kw_only=True):
 
     mask: int
     nodes: NodeSet
-    """The same as a value, one for all who get this zone."""
+    """The mask as a value, one for all containers that get this zone."""
     kinds: int
     capacity: int
     usage: int = 0
@@ -61,7 +61,7 @@ class Zone(Struct, eq=False, kw_only=True):
     direct: int = 0
     """Bytes held of exactly this zone."""
     users: dict[ContainerId, Holding] = field(default_factory=dict[ContainerId, Holding])
-    """Who holds exactly this zone."""
+    """Holders of exactly this zone."""
     pages: dict[int, int] = field(default_factory=dict[int, int])
     """Number of huge pages promised to holders of exactly this zone, by page size."""
     containing: list["Zone"] = field(default_factory=list["Zone"])

@@ -102,12 +102,12 @@ class Pod(Struct, frozen=True, kw_only=True):
     first_labels: Mapping[str, str] | None = None
     """Its labels as it was first seen, where it has others by now."""
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Those that are for us and within the budget of a pod; see `language.annotation_budget`."""
+    """Annotations for Pinfold, within the budget of a pod; see `annotations.annotation_budget`."""
     annotation_problems: tuple[Problem, ...] = ()
     """Why others of them are left out."""
     qos: QosClass = QosClass.BEST_EFFORT
     resources: Resources | None = None
-    """Those of the whole pod, as it was created; None where nobody tells."""
+    """Resources of the whole pod, as it was created; None where the runtime tells none."""
 
     @property
     def labels_at_first_sight(self) -> Mapping[str, str]:
@@ -145,7 +145,7 @@ class Container(Struct, frozen=True, kw_only=True):
     claimed: CpuSet | None = None
     """Cpus that another than the policy gave it; it is left alone with them, empty or not."""
     given: tuple[GivenAnnotation, ...] = ()
-    """Those of `pod.annotations` that the pod's author did not write."""
+    """Items of `pod.annotations` that the pod's author did not write."""
     runtime_id: str = ""
     """The runtime's id, where it was given after `id`, which then is ours alone."""
 

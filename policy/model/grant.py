@@ -27,7 +27,7 @@ class GrantKind(enum.Enum):
     ISOLATED = "isolated"
     RESERVED = "reserved"
     PRESERVED = "preserved"
-    """Whatever cpus the container has: they are not touched."""
+    """Cpus that the container has from elsewhere: they are not touched."""
 
 
 # In no cycle: the garbage collector need not go through it.

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from .container import QosClass, Resources
 
 SHARES_MAX: Final = 262144
-"""Those of 256 cpus: the kernel knows no more."""
+"""Shares of 256 cpus: the kernel knows no more."""
 
 _SHARES_PER_CPU: Final = 1024
 _SHARES_MIN: Final = 2

@@ -25,7 +25,7 @@ class LastPlace(Struct, frozen=True, kw_only=True):
 
     grant: Grant
     path: str = ""
-    """Whose it was."""
+    """The path of the container that had it."""
     pen: Grant | None = None
     """The pen that it was in, as it left it."""
     pen_cpus: tuple[CpuSet, ...] = ()

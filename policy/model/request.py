@@ -20,9 +20,9 @@ class CpuType(enum.Enum):
     NORMAL = "normal"
     RESERVED = "reserved"
     PRESERVE = "preserve"
-    """Whatever cpus the container has: they are not touched."""
+    """Cpus that the container has from elsewhere: they are not touched."""
     PEN = "pen"
-    """Those of a pen: a set of several containers, of one pod as a rule."""
+    """Cpus of a pen: a set of several containers, of one pod as a rule."""
 
     # Members are compared by identity, and the hash of the name is a call of Python.
     __hash__ = object.__hash__

@@ -79,7 +79,7 @@ def firm_rules_held(
     judge: Judge,
     books: Books,
 ) -> Sequence[Restriction]:
-    """The same of one of these residents: those that hold where it is."""
+    """The rules that insist of one of these residents, as far as they hold where it is."""
     cpus, pool_id = books.reach(resident.id), books.pool_around(resident.id)
     found = firm_rules(resident, classified, request, residents, judge, books)
     return [one for one in found if not one.is_broken_by(cpus, pool_id)]

@@ -62,7 +62,7 @@ def choose(contest: Contest, pools: PoolIds, since: str = "") -> tuple[int, str,
 
 
 def choose_from(contest: Contest, pools: Pools, since: str = "") -> tuple[int, str, list[int]]:
-    """The same for a mask of pools."""
+    """The pool of the smallest rank out of a mask of pools, as `choose` finds it."""
     criteria = speaking(contest)
     if since:
         criteria = criteria[[name for name, _ in criteria].index(since) :]

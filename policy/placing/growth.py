@@ -79,7 +79,7 @@ def kept_in(judgement: Judgement, grant: Grant, cpus: int, books: Books) -> Gran
 
 
 def kept_where_lent(judgement: Judgement, grant: Grant, cpus: int, books: Books) -> Grant:
-    """The same for a resident to which reserved cpus may be lent, because its pool is full.
+    """The grant of a resident to which reserved cpus may be lent, because its pool is full.
 
     What it is lent next is a wider pool's: it shares the nearest one in which rules leave it cpus,
     and keeps the reserved ones as long as they leave it none.

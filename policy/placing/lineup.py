@@ -60,7 +60,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
     demands: tuple[Demand, ...]
     """A pool that falls short of several is dropped for the first of them."""
     zones: Sequence[ZoneSummary | Dropped]
-    """The same sequence as the contest's where every pool has a zone."""
+    """Zones by pool id; the contest's own sequence where every pool has a zone."""
     strict: Mapping[int, Dropped]
     """By pool id what would keep a strict container from its hints; empty for others."""
     rules: Mapping[int, Dropped] = field(default_factory=dict[int, Dropped])
@@ -73,7 +73,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
         return ids_of(self.feasible_pools(), self.contest.ids)
 
     def feasible_pools(self) -> Pools:
-        """The same as a mask."""
+        """The pools that nothing speaks against, as a mask."""
         ids, zones = self.contest.ids, self.zones
         found = all_pools(len(ids))
         for demand in self.demands:

@@ -59,7 +59,7 @@ class ChosenPlace(Struct, frozen=True, kw_only=True):
 
 
 Kept = Callable[[ChosenPlace], Collection[ContainerId] | None]
-"""Those who asked for no cpu and have to keep one, and are left none by a place; None where very
+"""Containers that asked for no cpu, have to keep one, and are left none by a place; None where very
 many are."""
 
 
@@ -381,12 +381,12 @@ class PlaceFinder:
 
 
 def _unranked(judgement: Judgement) -> Judgement:
-    """The same without what is only preferred: one place is as good as another."""
+    """The judgement without what is only preferred: one place is as good as another."""
     return structs.replace(judgement, pulls=Pulls(judgement.domains), pool_scores=())
 
 
 def _without_companions(search: OpeningSearch) -> OpeningSearch | None:
-    """The same search by one that takes the very cpus by which others would be beside it.
+    """The search of a newcomer that takes the very cpus by which others would be beside it.
 
     None where all that it must be with insist, or there are none.
     """

@@ -58,7 +58,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     lineup: Lineup | None = None
 
     def because_of(self, *reasons: str) -> "Failure":
-        """The same, with more to say of why."""
+        """The failure with more to say of why."""
         reason = " — ".join((self.refusal.reason, *reasons))
         return replace(self, refusal=Refusal(reason=reason))
 
@@ -185,7 +185,7 @@ class Placer:
         )
 
     def _departure(self, request: Request, facts: Facts, judgement: Judgement) -> Departure | None:
-        """Those who could make room for a newcomer that is refused, if anybody could."""
+        """The containers that could make room for a newcomer that is refused, if any could."""
         displaced = TrialDisplacement(self._classified, self._judge)
 
         def has_room(books: Books, rules: Judgement, may_clear: bool) -> bool | None:
@@ -293,7 +293,7 @@ class Placer:
         return self._held_at_root(placement, judgement.of_growth())
 
     def _departure_at_root(self, request: Request, judgement: Judgement | None) -> Departure | None:
-        """The same for one on cpus that nobody chooses for it."""
+        """The containers that could make room for one on cpus that are not chosen for it."""
         if judgement is None:
             return None
         cpus, root = self._cpus_at_root(request), self._tree.root.id

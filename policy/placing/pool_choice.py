@@ -39,7 +39,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     misfits_class: Sequence[int] = ()
     """1 where the pool's cpus do not suit the cpu class asked for; empty where none was."""
     spared: Collection[ContainerId] = ()
-    """Those who keep a cpu of their pool whatever is asked for, though they asked for none."""
+    """Containers that keep a cpu of their pool whatever is asked for: they asked for none."""
 
 
 class Ranking(Struct, frozen=True, kw_only=True):
@@ -270,7 +270,7 @@ def _demands(
 def _exact_demands(
     request: Request, ledger: Ledger, demands: Sequence[Demand], isolated: Column
 ) -> tuple[Demand, ...]:
-    """The same demands with what pools have left beside narrowed shares."""
+    """Demands with what the pools have left beside narrowed shares."""
     count, milli, spare = request.exclusive, request.shared_milli, ledger.spare_cpus
     found: list[Demand] = []
     if count:

@@ -42,7 +42,7 @@ class Rank(NamedTuple):
     hints: int
     """Minus the product of the scores of all topology hints."""
     hints_partial: int
-    """The same without the hints that score nothing, where some do."""
+    """Minus that product without the hints that score nothing, where some do."""
     hints_depth: int
     """Among equally well hinted pools the tightest one."""
     hints_pool: int

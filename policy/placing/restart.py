@@ -45,7 +45,7 @@ class RestartPlacer:
         """Reads the books, never changes them. `classified`: what residents ask for."""
         self._books = books
         self.displacement = Displacement(books, classified)
-        """Whom bookings would drive out."""
+        """The containers that bookings would drive out."""
         self._placer = placer
         self._tree = books.tree
         self._ledger = books.ledger
@@ -127,7 +127,7 @@ class RestartPlacer:
         judgement: Judgement | None,
         within: CpuSet | None,
     ) -> Placement | None:
-        """The same with a share of these cpus of its pool."""
+        """The place that it had, with a share of these cpus of its pool."""
         held, ledger = last.grant, self._ledger
         pool_id, own = held.pool_id, held.exclusive.mask
         memory = self._memory.choice(request)

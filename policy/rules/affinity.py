@@ -141,7 +141,7 @@ def _bind_problems(problems: tuple[Problem, ...], pod: Pod) -> tuple[Problem, ..
 def _parse_texts(
     texts: tuple[tuple[str, str], ...], is_symmetric: bool
 ) -> tuple[Rules, tuple[Problem, ...]]:
-    """The same for any pod; `_SAME_POD` and `_POD_PATH` are in place of the pod."""
+    """The rules in texts of any pod; `_SAME_POD` and `_POD_PATH` stand for the pod."""
     if not texts:
         return MappingProxyType({}), ()
     rules: dict[str, tuple[AffinityRule, ...]] = {}

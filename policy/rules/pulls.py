@@ -23,7 +23,7 @@ class _OfLevel(NamedTuple):
     weights: Mapping[int, int]
     """By the lowest cpu of each domain that pulls."""
     pulling: int
-    """Those cpus, as a mask."""
+    """These lowest cpus, as a mask."""
     by_weight: tuple[tuple[int, int], ...]
     """Domains of one weight together, as masks: there are far fewer weights than domains."""
     holders: Mapping[int, int]
@@ -43,7 +43,7 @@ class _Ranked(NamedTuple):
     """Cpus that a newcomer likes alike, where it is on a single one of them."""
 
     upto: int
-    """They and all that it likes better, as a mask."""
+    """The cpus and all that it likes better, as a mask."""
     better: int
     """The latter alone."""
     cpus: int
@@ -78,7 +78,7 @@ class Pulls:
         self.add_all(level, {cpus: 1}, weight)
 
     def add_all(self, level: Level, sizes: Mapping[int, int], weight: int) -> None:
-        """The same for many containers. `sizes`: their numbers by their cpus, never to change."""
+        """Let many containers pull. `sizes`: their numbers by their cpus, never to change."""
         if sizes:
             _, before = self._added.get((level, id(sizes)), (sizes, 0))
             self._added[level, id(sizes)] = sizes, before + weight
@@ -251,7 +251,7 @@ class Pulls:
         return self.score(free & last.upto), last.upto
 
     def _last_taken(self, free: int, count: int) -> _Ranked | None:
-        """Those that attract least of the `count` most attractive ones; None of fewer cpus."""
+        """The least attractive of the `count` most attractive cpus; None of fewer cpus."""
         if self._added:
             self._spread()
         if self._ranked is None:

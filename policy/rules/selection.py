@@ -15,7 +15,7 @@ from .residents import Residents
 FEW: Final = 4
 """Up to so many containers, evaluating an expression costs less than looking at all of them."""
 FEW_TO_JOIN: Final = 8
-"""The same where its key is joint: then looking at all is joining the texts of all."""
+"""`FEW` where its key is joint: then looking at all is joining the texts of all."""
 _TERMS_COMPARED: Final = 16
 _JOINING_STEPS: Final = 32
 _CHARACTERS_A_STEP: Final = 32

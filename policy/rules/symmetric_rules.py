@@ -29,7 +29,7 @@ from .trigger import (
 NEWCOMER_STEPS: Final = 6_000
 """All symmetric rules together that a newcomer may match, of few containers."""
 STEPS_PER_OWNER: Final = 40
-"""The same of many containers, for each: to look at a plain rule takes less."""
+"""`NEWCOMER_STEPS` of many containers, for each: to look at a plain rule takes less."""
 OWNER_STEPS: Final = 20_000
 """To keep all symmetric rules of one container, and to look at them once; its further ones do not
 count."""

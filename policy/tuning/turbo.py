@@ -44,7 +44,7 @@ def prefer_turbo(
 
 
 def _cost(mine: CpuClass, present: Iterable[CpuClass]) -> int:
-    """Who would run without turbo in a socket with these classes; the smaller the better."""
+    """How bad a socket with these classes is for turbo; the smaller the better."""
     others = tuple(present)
     top = max((one.turbo_priority for one in others), default=0)
     if mine.turbo_priority < top:

@@ -23,6 +23,12 @@ _BARE = re.compile(
     re.IGNORECASE,
 )
 
+_ANAPHORA = re.compile(
+    r"(?:everybody|everyone|he|nobody|others|somebody|someone|the same|they|those|whatever|who"
+    r"|whoever|whom|whose)\b",
+    re.IGNORECASE,
+)
+
 
 def docstrings(path: Path) -> Iterator[tuple[str, str]]:
     """The docstrings of a module and of its public classes and functions, by name."""
@@ -44,6 +50,20 @@ def docstrings(path: Path) -> Iterator[tuple[str, str]]:
 def bare(path: Path) -> list[str]:
     """The docstrings of a file that begin without a noun."""
     return [f"{name}: {text}" for name, text in docstrings(path) if _BARE.match(text)]
+
+
+def texts_below(path: Path) -> Iterator[tuple[int, str]]:
+    """Every text that stands for itself in a file, those below fields too, with its line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            text = node.value.value
+            if isinstance(text, str):
+                yield node.lineno, text
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_texts_of_fields_and_private_functions_stand_for_no_other_text(path: Path) -> None:
+    assert [(line, text) for line, text in texts_below(path) if _ANAPHORA.match(text)] == []
 
 
 @pytest.mark.parametrize(

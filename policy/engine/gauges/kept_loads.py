@@ -77,7 +77,7 @@ class KeptLoads:
             self._use(mask, count, milli[mask])
 
     def pool_loads(self, snapshot: Snapshot) -> PoolLoads:
-        """The same as the snapshot's own, once it was followed. O(pools)."""
+        """The loads of the pools, equal to the snapshot's own once it was followed. O(pools)."""
         promised = list(self._promised_milli)
         snapshot.add_pens(promised)
         return PoolLoads(list(self._containers), list(self._sharing), promised)

@@ -52,7 +52,7 @@ class Layer(Protocol):
         ...
 
     def refuges(self, source: int, target: int) -> Steps:
-        """The same for enemies, beside that: a wide pool is no refuge from who is inside it."""
+        """The change for an enemy, beside that: a wide pool is no refuge from those inside it."""
         ...
 
 

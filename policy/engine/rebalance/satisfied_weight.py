@@ -32,7 +32,7 @@ class SatisfiedWeight:
         self._pools: dict[ContainerId, PoolId] = {}
         """Of every container that counts."""
         self._wishful: set[ContainerId] = set()
-        """Those of them that have rules about pools, or about how they are spread."""
+        """Counted containers with rules about pools, or about how they are spread."""
         # Of the snapshot before: of a thousand containers few are others in the next one.
         self._containers: Mapping[ContainerId, Container] = {}
         self._classified: Mapping[ContainerId, Classified] = {}

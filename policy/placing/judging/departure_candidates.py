@@ -101,14 +101,14 @@ class DepartureCandidates:
         return [one for one in self._fillers_at(cpus) if one.container.id not in self.companion_ids]
 
     def _fillers_at(self, cpus: int) -> Sequence[_Filler]:
-        """Residents with some of these cpus, the fewest first."""
+        """The fillers of some cpus, worked out once."""
         found = self._fillers_on.get(cpus)
         if found is None:
             found = self._fillers_on[cpus] = self._sorted_fillers(cpus)
         return found
 
     def _sorted_fillers(self, cpus: int) -> Sequence[_Filler]:
-        """The same of those with some of these cpus. O(containers)."""
+        """Residents with some of these cpus, the fewest first. O(containers)."""
         books, ledger, found = self._books, self._books.ledger, list[_Filler]()
         for container_id, grant in ledger.grants.items():
             if grant.pen is not None:

@@ -33,12 +33,12 @@ class Companions(Struct, frozen=True, kw_only=True):
     own: int
     """Cpus that one of them has for itself."""
     shared: int
-    """Those that they lose when somebody takes them."""
+    """Cpus that they lose when another container takes them."""
     rule: Restriction
     """The rule that says so."""
     containers: Sequence[Container] = ()
     places: int = 0
-    """The same, and those that hold nothing, as a set of residents."""
+    """The containers, and such ones that hold nothing, as a set of residents."""
     waivers: tuple[Term, ...] = ()
     """The terms that all have to be about the newcomer, too, for it to be the first of them."""
 
@@ -58,7 +58,7 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     """The place of one newcomer as far as required and preferred rules say of it."""
 
     newcomer: ContainerId | None = None
-    """Whose place it is; of a pen that begins, the container that it begins for."""
+    """The container whose place it is; of a pen that begins, the one that it begins for."""
     own: tuple[Restriction, ...] = ()
     barriers: tuple[Barrier, ...] = ()
     passed: tuple[Barrier, ...] = ()
@@ -105,7 +105,7 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         return mask
 
     def yielding(self) -> "Judgement":
-        """The same rules, of which each gives way where it cannot be met."""
+        """The judgement in which every rule gives way where it cannot be met."""
         return replace(
             self,
             own=tuple(replace(one, can_break=True) for one in self.own),
@@ -116,11 +116,11 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def of_growth(self) -> "Judgement":
-        """The same rules, those too that do not block it: it need not come nearer than it is."""
+        """The judgement with rules that do not block it: it need not come nearer than it is."""
         return replace(self, barriers=(*self.barriers, *self.passed), passed=())
 
     def of_a_restart(self) -> "Judgement":
-        """The same rules, of which those alone insist that keep containers apart."""
+        """The judgement in which only rules that keep containers apart insist."""
         own = tuple(replace(one, can_break=one.can_break or not one.blockers) for one in self.own)
         return replace(self, own=own)
 
@@ -149,7 +149,7 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def kept_from(self, cpus: int, pool_id: int) -> "Judgement":
-        """The same rules, of which those alone give way that do not hold on these cpus."""
+        """The judgement in which only rules give way that do not hold on these cpus."""
         own = tuple(replace(one, can_break=one.is_broken_by(cpus, pool_id)) for one in self.own)
         by_name = {one.name: one for one in own}
         return replace(
@@ -162,7 +162,7 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def closed_to(self, others: frozenset[int]) -> "Judgement":
-        """The same rules, and that somebody asks for a place in none of some pools."""
+        """The judgement where, besides, a place in some pools is ruled out."""
         asked = Restriction(
             text="the pool asked for",
             owner="",

@@ -32,7 +32,7 @@ class Restriction(Struct, frozen=True, kw_only=True):
     is_lasting: bool = False
     """Whether it is required during execution, too."""
     spread: SpreadCounts | None = None
-    """Whom it counts, where it keeps the newcomer from domains that hold too many already."""
+    """The containers it counts, where it keeps the newcomer from domains that hold too many."""
     wanted: str
     """A place where it holds, for people."""
     forbidden: int = 0
@@ -80,7 +80,7 @@ class Restriction(Struct, frozen=True, kw_only=True):
         return any([text.startswith(name) for text in texts])
 
     def beside(self, blockers: Sequence[Container]) -> "Restriction":
-        """The same where only these of the blockers are near; with all where none is."""
+        """The restriction where only these of the blockers are near; with all where none is."""
         is_other = blockers and blockers is not self.blockers
         return replace(self, blockers=tuple(blockers), blocker_names="") if is_other else self
 

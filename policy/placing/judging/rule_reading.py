@@ -41,7 +41,7 @@ _GUARD_WEIGHT: Final = 100
 ABSENT: Final = "a container that it is about"
 """What required affinity wants where there is none."""
 ABSENT_OF_ALL: Final = "a container that all its required affinity is about"
-"""The same where all terms have to be about one and the same, as in Kubernetes' code."""
+"""`ABSENT` where all terms have to be about one container, as in Kubernetes' code."""
 
 
 class _Limits(TypedDict, total=False):

@@ -35,7 +35,7 @@ class Scene:
         self._crowds: dict[int | frozenset[ContainerId], Sequence[BarrierOwners]] = {}
         self._taken_up: dict[ContainerId, None] = {}
         self._present: dict[_Stance, dict[ContainerId, tuple[Container, int]]] = {}
-        """Those that hold something, with the cpus on which they are."""
+        """Containers that hold something, with the cpus on which they are."""
         self._worded: dict[ContainerId, str] = {}
 
     def expect(self, rules: Iterable[StandingRule]) -> None:

@@ -115,7 +115,7 @@ class _Nest(Struct):
     """The parts of regions in a pool."""
 
     held: list[BrokenPart] = field(default_factory=list[BrokenPart])
-    """Those that no pool inside holds the whole of."""
+    """Parts that no pool inside holds the whole of."""
     pieces: list[BrokenPart] = field(default_factory=list[BrokenPart])
     """What it has of parts that are not wholly in it."""
     count: int = 0
@@ -310,7 +310,7 @@ class _Breaking:
     def _least_single(
         self, pool_id: int, nest: _Nest, count: int, closures: int
     ) -> BrokenPart | None:
-        """The same where parts are together only if no more rules break by that.
+        """The best part where parts are together only if no more rules break by that.
 
         `closures`: in a pool with more parts none are together.
         """

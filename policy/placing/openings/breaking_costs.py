@@ -49,7 +49,7 @@ class Family(NamedTuple):
     """Parts of a region on which the same rules break: what it has of each domain of a level."""
 
     cpus: int
-    """Those of all parts."""
+    """Cpus of all parts."""
     broken: int
     level: Level
     """Of the whole system: they are one part."""

@@ -30,7 +30,7 @@ class Crowds:
     def __init__(self, books: Books) -> None:
         self._books = books
         self.movable: dict[ContainerId, frozenset[Level]] = {}
-        """Those that can make way, or their pens, and the levels at which rules say so."""
+        """Containers that can make way, or their pens, with the levels at which rules say so."""
         self._can: dict[ContainerId, bool] = {}
         self._of_pens: dict[ContainerId, bool] = {}
         self._kept: dict[tuple[Level, int], int | None] = {}

@@ -53,7 +53,7 @@ def _forbidden_anew(rule: Restriction, last: LastPlace, books: Books) -> int:
 
 
 def _new_blockers(rule: Restriction, last: LastPlace) -> Sequence[Container]:
-    """Those in the way of a rule that did hold beside them, or was not there."""
+    """The blockers of a rule that did hold beside them, or was not there."""
     if not last.breaches:
         return rule.blockers
     is_own, text, known = rule.is_own, rule.text, last.breaches

@@ -43,7 +43,7 @@ class OwnCpus:
         return free if free.bit_count() >= count else self.settled(pool_id, region)
 
     def some(self, pool_id: int, region: int) -> int:
-        """The same, or other ones that are as many where they are enough."""
+        """Such cpus, or other ones that are as many where they are enough."""
         request, ledger = self._request, self._ledger
         isolated = ledger.free_isolated[pool_id] & region
         if request.wants_isolated and isolated.bit_count() >= request.exclusive:

@@ -30,7 +30,7 @@ class PartRanks:
         self._has_only_own = not (request.needs_shared_cpu or request.wants_isolated)
         is_drawn = bool(search.judgement.pulls) or not self.are_kept
         self.left = None if is_drawn else self.free
-        """The same where nothing draws to some of them."""
+        """All cpus that are left, where nothing draws to some of them."""
 
     def rank(self, pool_id: int, cpus: int) -> _Rank:
         """The rank of some cpus of a pool."""

@@ -94,7 +94,7 @@ class LabelSelector(Struct, frozen=True, dict=True):
 
     @cached_property
     def _wanted(self) -> tuple[LabelRequirement, ...]:
-        """Those that do not hold for labels without their key."""
+        """Requirements that do not hold for labels without their key."""
         return tuple([one for one in self.requirements if not one.holds({})])
 
     @cached_property

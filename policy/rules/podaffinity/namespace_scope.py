@@ -69,7 +69,7 @@ class NamespaceScope(Struct, frozen=True):
         )
 
     def without(self, namespace: str) -> "NamespaceScope | None":
-        """The same namespaces but for one; None where no other is left."""
+        """The scope without one namespace; None where no other is left."""
         names = self.names - {namespace}
         if self.selector is None:
             return NamespaceScope(names) if names else None

@@ -124,7 +124,7 @@ class Uncounted(NamedTuple):
 
     rules: int
     firm: int
-    """Those among them that never give way."""
+    """The number of them that never give way."""
 
 
 ALL_COUNT: Final = Uncounted(0, 0)

@@ -56,7 +56,7 @@ class StandingRule(Struct):
     crowd: int = 0
     """The owners as a bit set: the same for all rules of the same owners."""
     firm: int = 0
-    """Those of them for whom it never gives way, if it keeps newcomers away."""
+    """The owners for whom it never gives way, if it keeps newcomers away."""
 
     @property
     def is_required_anti(self) -> bool:
@@ -91,7 +91,7 @@ class StandingRules:
         # The owners of required spread rules, by namespace: those of one workload are equal.
         self._spread: dict[str, dict[SpreadRule, dict[ContainerId, Container]]] = {}
         self._requiring: dict[_GroupName, StandingRule] = {}
-        """Those that require somebody."""
+        """Rules that require another container."""
         self._requiring_index: _Index = {}
         """And by index keys."""
         # The containers with rules, by what the instances of one have in common.
