@@ -5,7 +5,7 @@ from functools import lru_cache
 from itertools import compress
 from typing import Final
 
-from ..pools.sieve import Pools, best_of, ids_of, pools_of, pools_where
+from ..pools.sieve import Pools, best_of, highest_of, ids_of, pools_of, pools_where
 from .rank import CRITERIA, Column, Contest, PoolIds, Rank
 
 _Criterion = Callable[[Contest, PoolIds], Column]
@@ -21,6 +21,14 @@ _GRADES: Final[Mapping[str, Callable[[Contest], Sequence[Pools]]]] = {
 Faster than a column where that is known beforehand, or there are two values. Where it is empty,
 the column is asked.
 """
+
+
+_HIGHEST: Final[Mapping[str, Callable[[Contest], Column]]] = {
+    "preferred": lambda contest: contest.preferred,
+    "affinity": lambda contest: contest.affinities,
+}
+"""By criterion the figures of all pools of which the highest is the best: of a column, which is
+asked while hundreds of pools are left, each would be turned round first."""
 
 
 def speaking(contest: Contest) -> Sequence[tuple[str, _Criterion]]:
@@ -70,9 +78,8 @@ def choose_from(contest: Contest, pools: Pools, since: str = "") -> tuple[int, s
     """The ids of the pools that are left, once a column was asked; until then `pools` has them."""
     for name, criterion in criteria:
         if not listed:
-            found = _GRADES[name](contest) if name in _GRADES else ()
-            if found:
-                best = best_of(pools, found)
+            best = _best_by(name, contest, pools)
+            if best:
                 if best.bit_count() == 1:
                     if best == pools:
                         break
@@ -91,6 +98,15 @@ def choose_from(contest: Contest, pools: Pools, since: str = "") -> tuple[int, s
         if count < len(column):
             listed = list(compress(listed, map(least.__eq__, column)))
     raise AssertionError("two pools of one rank: pool ids are unique")
+
+
+def _best_by(name: str, contest: Contest, pools: Pools) -> Pools:
+    """The best of some pools by a criterion; none where only its column tells."""
+    if name in _HIGHEST:
+        figures = _HIGHEST[name](contest)
+        return highest_of(pools, figures) if figures else 0
+    found = _GRADES[name](contest) if name in _GRADES else ()
+    return best_of(pools, found) if found else 0
 
 
 def _with_room(contest: Contest) -> Pools:

@@ -48,3 +48,9 @@ def best_of(pools: Pools, ranked: Iterable[Pools]) -> Pools:
         if found := pools & grade:
             return found
     return pools
+
+
+def highest_of(pools: Pools, figures: Sequence[int]) -> Pools:
+    """Pools with the highest figure of them all. `figures`: by pool id, those of all pools."""
+    highest = max(compress(figures, pools.to_bytes(len(figures), "little")))
+    return pools & pools_where(map(highest.__eq__, figures))

@@ -63,11 +63,12 @@ def contests(draw: st.DrawFn) -> Contest:
         depth_grades=grades(depth) if are_known else (),
         burst_grades=grades(burst_distances(inward)) if are_known else (),
         node_grades=grades([one.node_count for one in zones]) if are_known else (),
-        affinities=column(),
+        affinities=column() if draw(st.booleans()) else (),
         hints=list(zip(column(), column(), strict=True)) if draw(st.booleans()) else (),
         misfits_class=column() if draw(st.booleans()) else (),
         neighbours=column(),
         free_of_priority=column() if draw(st.booleans()) else (),
+        preferred=column() if draw(st.booleans()) else (),
     )
 
 

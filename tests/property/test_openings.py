@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pinfold.policy.books.cpu_ledger import Ledger
 from pinfold.policy.configuration.config import Config
@@ -142,3 +143,23 @@ def test_each_pool_gets_the_best_region_that_fits_as_if_there_were_no_other_pool
     )
     assert [*found.regions] == [best_region(asked, one, regions, closed) for one in ids]
     assert set(found.dropped) == {one for one in ids if not found.regions[one]}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_a_newcomer_that_is_only_drawn_to_others_has_all_of_every_pool(
+    spec: str, data: st.DataObject
+) -> None:
+    scene = Scene(spec, data)
+    search = scene.search(data)
+    drawn = structs.replace(search.judgement, companions=())
+    one, other = (
+        OpeningSearch(request=search.request, judgement=drawn, tree=scene.tree, ledger=scene.ledger)
+        for _ in range(2)
+    )
+    found = one.strict()
+    everywhere = other.openings([scene.tree.root.cpus.mask], frozenset(), ())
+    assert [*found.regions] == [*everywhere.regions]
+    assert [*found.preferred] == [*everywhere.preferred]
+    assert {*found.dropped} == {*everywhere.dropped}

@@ -3,7 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinfold.policy.pools.sieve import all_pools, best_of, grades, ids_of, pools_of, pools_where
+from pinfold.policy.pools.sieve import (
+    all_pools,
+    best_of,
+    grades,
+    highest_of,
+    ids_of,
+    pools_of,
+    pools_where,
+)
 
 COLUMNS = st.lists(st.integers(-3, 3), min_size=1, max_size=40)
 
@@ -29,6 +37,17 @@ def test_the_best_of_some_pools_have_the_smallest_value_among_them(
     least = min(column[one] for one in some)
     best = best_of(pools_of(some, len(column)), grades(column))
     assert ids_of(best, ids) == [one for one in ids if one in some and column[one] == least]
+
+
+@given(COLUMNS, st.data())
+def test_the_highest_of_some_pools_have_the_greatest_figure_among_them(
+    column: list[int], data: st.DataObject
+) -> None:
+    ids = range(len(column))
+    some = data.draw(st.sets(st.sampled_from(ids), min_size=1))
+    greatest = max(column[one] for one in some)
+    highest = highest_of(pools_of(some, len(column)), column)
+    assert ids_of(highest, ids) == [one for one in ids if one in some and column[one] == greatest]
 
 
 @given(st.sets(st.integers(0, 9), min_size=1))

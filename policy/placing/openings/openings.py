@@ -1,6 +1,6 @@
 """Openings: the cpus of each pool that rules between containers leave to a newcomer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Final
@@ -23,6 +23,7 @@ from .sure_parts import sure_parts
 
 NO_LIKINGS: Final[Mapping[int, int]] = {}
 
+_NONE_DROPPED: Final[Mapping[int, Dropped]] = {}
 _REGIONS_MAX: Final = 4096
 _FEW_PARTS: Final = 8
 """So many parts of pools are looked at one by one."""
@@ -61,8 +62,15 @@ class OpeningSearch:
 
     def strict(self) -> Openings:
         """The places where every required rule holds. O(pools + domains that rules name)."""
-        judgement = self.judgement
-        everything = self.tree.root.cpus.mask & ~judgement.blocked
+        judgement, tree = self.judgement, self.tree
+        if self.request.total_milli and not (
+            judgement.own or judgement.barriers or tree.has_repeated_pools
+        ):
+            # Most newcomers are only drawn to others.
+            return Openings(
+                regions=tree.masks, dropped=_NONE_DROPPED, preferred=self.preferences(tree.masks)
+            )
+        everything = tree.root.cpus.mask & ~judgement.blocked
         return self.openings(
             self.regions(everything, judgement.own), judgement.closed(), judgement.own
         )
@@ -161,7 +169,9 @@ class OpeningSearch:
             children = pools[pool_id].children
             if children and not wants_isolated and pulls.are_same_within(masks[pool_id]):
                 inside, part = pulls.score(masks[pool_id]), slice(pools[pool_id].first, pool_id + 1)
-                free = map(int.__and__, regions[part], left[part])
+                free: Iterable[int] = left[part]
+                if regions is not masks:
+                    free = map(int.__and__, regions[part], left[part])
                 found[part] = [inside if one else 0 for one in free]
                 continue
             if pool_id in likings:
