@@ -224,9 +224,8 @@ def _confined(rules: Judgement, held: Grant, wanted_pool: PoolId | None, books: 
         return rules
     pools = books.tree.pools
     is_wider = pools[wanted_pool].height > pools[held.pool_id].height
-    return rules.closed_to(
-        frozenset(pool.id for pool in pools if is_wider or pool.id != wanted_pool)
-    )
+    others = frozenset(pool.id for pool in pools if is_wider or pool.id != wanted_pool)
+    return rules.closed_to(others, f"pool {pools[wanted_pool].name}")
 
 
 def _weights(party: Party, books: Books) -> Mapping[ContainerId, int]:

@@ -161,14 +161,17 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
             companions=tuple(replace(one, rule=by_name[one.rule.name]) for one in self.companions),
         )
 
-    def closed_to(self, others: frozenset[int]) -> "Judgement":
-        """The judgement where, besides, a place in some pools is ruled out."""
+    def closed_to(self, others: frozenset[int], wanted: str) -> "Judgement":
+        """The judgement where, besides, a place in some pools is ruled out.
+
+        `wanted`: the pool that is asked for, for people.
+        """
         asked = Restriction(
-            text="the pool asked for",
+            text="the move that is asked for",
             owner="",
             owner_id=ContainerId(""),
             can_break=False,
-            wanted="it alone",
+            wanted=wanted,
             closed_pools=others,
         )
         return replace(self, own=(*self.own, asked))

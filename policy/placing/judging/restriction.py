@@ -50,8 +50,8 @@ class Restriction(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The rule and its owner, for people."""
-        return f"{self.text} of {self.owner}"
+        """The rule and its owner, if it has one, for people."""
+        return f"{self.text} of {self.owner}" if self.owner else self.text
 
     @property
     def breaches(self) -> frozenset[Breach]:

@@ -62,6 +62,19 @@ def test_a_rule_that_did_not_hold_is_mended_once_there_is_room() -> None:
     assert rebalance(engine.snapshot()).moves == ()
 
 
+def test_why_other_pools_are_no_candidates_of_a_move_is_told_in_words() -> None:
+    engine = engine_of("socket:2 numa:2 core:4 mem:8G")
+    placed(engine, web := container_of("web", 0.5, near(term("numa", "db"))))
+    in_node = {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+    placed(engine, container_of("db", 0.5, annotations=in_node))
+    plan = rebalance(engine.snapshot())
+    carried_out(engine, plan)
+    found = engine.decisions[web.id].candidates
+    told = {pool.name: str(why) for pool, why in zip(engine.tree.pools, found, strict=True)}
+    asked = "the move that is asked for: wanted pool NUMA node #0, available none"
+    assert told["socket #0"] == asked
+
+
 def test_a_rule_is_mended_inside_of_a_pool() -> None:
     engine = engine_of(CORES, "cpuset:0")
     pods = [
