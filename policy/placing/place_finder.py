@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct, structs
@@ -23,6 +24,7 @@ from .lifting import Lift, make_room
 from .lineup import Lineup
 from .openings.breaking import degraded, has_broken_place
 from .openings.concessions import concessions
+from .openings.filling import find_fillings
 from .openings.narrowing import find_narrowings
 from .openings.openings import Openings, OpeningSearch
 from .pool_choice import Candidates, Chooser, Facts
@@ -131,7 +133,8 @@ class PlaceFinder:
     def _cleared(self, search: OpeningSearch, pools: Candidates) -> ChosenPlace | None:
         """The best place where all rules hold because residents make way."""
         request = search.request
-        for narrowing in find_narrowings(search, self._books):
+        ways = chain(find_narrowings(search, self._books), find_fillings(search, self._books))
+        for narrowing in ways:
             found = self._chosen(search, pools, narrowing.openings)
             if found is not None:
                 cpus = found.cpus(request, self._ledger)

@@ -27,8 +27,10 @@ def standing_cpus(grant: Grant, ledger: Ledger) -> int:
 class Crowds:
     """Residents that are in the way of rules, the same ones often of many, and who may make way."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: Books, *, with_held: bool = False) -> None:
+        """`with_held`: those count, too, that required rules hold where they are."""
         self._books = books
+        self._with_held = with_held
         self.movable: dict[ContainerId, frozenset[Level]] = {}
         """Containers that can make way, or their pens, with the levels at which rules say so."""
         self._can: dict[ContainerId, bool] = {}
@@ -95,7 +97,7 @@ class Crowds:
                 continue
             is_fixed = grant.cpu_type is not _NORMAL or grant.exclusive.mask or grant.is_strict
             own = rules.get(container_id)
-            if is_fixed or (own is not None and own.hold_it):
+            if is_fixed or (own is not None and own.hold_it and not self._with_held):
                 can[container_id] = False
                 continue
             standing = pools[grant.pool_id].sharable.mask
@@ -105,7 +107,8 @@ class Crowds:
             # Or its pool has no cpu left, and it is where others lend it some, whatever its share
             # comes to.
             can[container_id] = not reach & ~standing
-        moving = books.standing.has_required_affinity and [one for one in residents if can[one]]
+        may_be_required = books.standing.has_required_affinity and not self._with_held
+        moving = may_be_required and [one for one in residents if can[one]]
         if moving:
             required = required_among(moving, books.standing, books.affinity.residents)
             can.update(dict.fromkeys(required, False))
@@ -123,12 +126,12 @@ class Crowds:
         books, standing = self._books, self._books.standing
         if pen.cpu_type is not _NORMAL or pen.exclusive or pen.is_strict:
             return False
-        if standing.of(member).hold_it:
+        if standing.of(member).hold_it and not self._with_held:
             return False
         if pen.within is not None and pen.within & books.tree.root.reserved:
             return False
         if books.presence(member) & ~standing_cpus(pen, books.ledger):
             return False
-        if not standing.has_required_affinity:
+        if self._with_held or not standing.has_required_affinity:
             return True
         return not standing.is_required(books.affinity.residents.container(member))

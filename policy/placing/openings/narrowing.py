@@ -27,7 +27,7 @@ from ..judging.restriction import Restriction
 from .crowds import Crowds, standing_cpus
 from .openings import Openings, OpeningSearch
 
-_RESIDENTS_MAX: Final = 256
+RESIDENTS_MAX: Final = 256
 """Where more are in the way, nobody makes way: the search would take too long."""
 _TRIES_MAX: Final = 2048
 """So often at most residents that are alike are held against a domain."""
@@ -56,10 +56,10 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     """The ways to make room for a newcomer, those that concern the fewest residents first."""
     domains, ledger = search.judgement.domains, search.ledger
     judgement = search.judgement
-    if len(judgement.kept_apart()) > _RESIDENTS_MAX or _is_hopeless(judgement, books):
+    if len(judgement.kept_apart()) > RESIDENTS_MAX or _is_hopeless(judgement, books):
         return
     crowds = Crowds(books)
-    own = [_without_movable(one, crowds) for one in judgement.own]
+    own = [without_movable(one, crowds) for one in judgement.own]
     blocked = 0
     for barrier in judgement.barriers:
         blocked |= crowds.kept_by(barrier)
@@ -70,8 +70,8 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     for one in own:
         everything &= ~one.forbidden
     # Wherever the newcomer is they leave, and what they were promised goes along.
-    search = dataclasses.replace(search, narrowed=_without(movable, ledger.narrowed))
-    standing = _in_the_way(movable, ledger)
+    search = dataclasses.replace(search, narrowed=without_leaving(movable, ledger.narrowed))
+    standing = standing_residents(movable, ledger)
     regions = search.regions(everything, own)
     looks = _TRIES_MAX // sum([len(some) for some in standing.values()]) + 1
     has_left = len(_levels(standing)) > 1
@@ -81,7 +81,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
             by_count.setdefault(sum([one.count for one, _ in part[1]]), []).append(part)
         for count in sorted(by_count):
             # Whether they can leave is dear to know.
-            left = [cpus for cpus, leaving in by_count[count] if _can_leave(leaving)]
+            left = [cpus for cpus, leaving in by_count[count] if can_leave(leaving)]
             if not left:
                 continue
             has_left = True
@@ -94,7 +94,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
             return
 
 
-def _without(movable: _Movable, narrowed: NarrowedShares) -> NarrowedShares:
+def without_leaving(movable: _Movable, narrowed: NarrowedShares) -> NarrowedShares:
     """The narrowed shares of others."""
     leaving = [one for one in movable if one in narrowed.ids]
     if not leaving:
@@ -120,7 +120,7 @@ def make_way(
     for rules that never break. `anyway`: whether their shares fit is for the caller to find out.
     `staying`: containers, or their pens, that are left where they are.
     """
-    if len(judgement.kept_apart()) > _RESIDENTS_MAX:
+    if len(judgement.kept_apart()) > RESIDENTS_MAX:
         return ()
     crowds = Crowds(books)
     for one in judgement.own:
@@ -161,7 +161,7 @@ def _in_one_domain(
     domains, widest = search.judgement.domains, _levels(standing)[0]
     found = (part for region in regions for part in domains.parts(widest, region))
     for part in islice(found, looks):
-        yield part, _leaving(standing, part, domains)
+        yield part, leaving_part(standing, part, domains)
 
 
 def _in_several_domains(
@@ -183,8 +183,8 @@ def _in_several_domains(
         for index in islice(bits(domains.indexes(narrowest, serving)), looks):
             looks -= 1
             wider = part | here & domains.members(narrowest, index)
-            leaving = _leaving(standing, wider, domains)
-            if _can_leave(leaving):
+            leaving = leaving_part(standing, wider, domains)
+            if can_leave(leaving):
                 part = wider
                 if search.fits(pool_id, part):
                     yield part, leaving
@@ -215,7 +215,7 @@ def _is_hopeless(judgement: Judgement, books: Books) -> bool:
     return False
 
 
-def _without_movable(rule: Restriction, crowds: "Crowds") -> Restriction:
+def without_movable(rule: Restriction, crowds: "Crowds") -> Restriction:
     """A restriction by those residents alone that cannot make way."""
     forbidden = crowds.kept_from(rule)
     return rule if forbidden == rule.forbidden else replace(rule, forbidden=forbidden)
@@ -262,7 +262,7 @@ class _InTheWay:
 _ByLevels = Mapping[frozenset[Level], Sequence[_InTheWay]]
 
 
-def _in_the_way(movable: _Movable, ledger: Ledger) -> _ByLevels:
+def standing_residents(movable: _Movable, ledger: Ledger) -> _ByLevels:
     """The residents by their levels, those together that differ in nothing that counts here."""
     found: dict[tuple[int, int, int, frozenset[Level]], _InTheWay] = {}
     promised: dict[PoolId, int] = {}
@@ -292,11 +292,12 @@ def _levels(standing: _ByLevels) -> list[Level]:
     return [level for level in Level if any(level in some for some in standing)]
 
 
-def _can_leave(leaving: Iterable[_Leave]) -> bool:
+def can_leave(leaving: Iterable[_Leave]) -> bool:
+    """Whether some residents all have room elsewhere in their pools."""
     return all(one.can_leave(cover) for one, cover in leaving)
 
 
-def _leaving(standing: _ByLevels, region: int, domains: Domains) -> list[_Leave]:
+def leaving_part(standing: _ByLevels, region: int, domains: Domains) -> list[_Leave]:
     """The residents that have to leave a region."""
     found: list[_Leave] = []
     for levels, some in standing.items():

@@ -143,3 +143,36 @@ def test_residents_make_way_in_one_order_whoever_came_first(names: Sequence[str]
     decision = engine.create(container_of("shy", 0.5, apart(term("core", "noisy"))))
     assert [one.container_id for one in decision.changes] == ["one-main", "other-main"]
     engine.check()
+
+
+@pytest.mark.parametrize(
+    ("machine", "level", "cpu", "place", "left"),
+    [
+        pytest.param("socket:2 core:4", "numa", 4, "4-7", "1-3", id="all of a NUMA node"),
+        pytest.param(
+            "socket:2 core:4", "core", 1, "4", "1-3,5-7", id="all of a core of one thread"
+        ),
+        pytest.param("core:4 thread:2", "core", 2, "2-3", "1,4-7", id="all of a core of two"),
+        pytest.param("core:4 thread:2", "core", 1, "", "1-7", id="a thread beside it stays shared"),
+        pytest.param("socket:2 core:4", "numa", 3, "", "1-7", id="beside a reserved cpu"),
+    ],
+)
+@pytest.mark.parametrize("is_own", [True, False])
+def test_nobody_has_to_make_way_where_a_newcomer_takes_all_cpus_of_a_domain(
+    machine: str, level: str, cpu: int, place: str, left: str, is_own: bool
+) -> None:
+    """Who is held by a rule loses what any newcomer may take, whoever of the two has the rule."""
+    engine = engine_of(machine, "cpuset:0")
+    everywhere = {"pool-selector.pinfold.dev/pod": "cpus=8"}
+    rules = None if is_own else apart(term(level, "web"))
+    held = container_of("held", 0.3, rules, annotations=everywhere, fails=True)
+    assert placed(engine, held) == "1-7"
+    web = container_of("web", cpu, apart(term(level, "held")) if is_own else None, fails=is_own)
+    assert isinstance(engine.create(web).result, Grant) is bool(place)
+    assert not place or cpus(engine, web) == place
+    assert cpus(engine, held) == left
+    assert not any(decision.unmet for decision in engine.decisions.values())
+    engine.check()
+    if place:
+        engine.remove(web.id)
+        assert cpus(engine, held) == "1-7", "who is gone keeps nobody away"
