@@ -17,7 +17,7 @@ from ...policy.engine.rebalance.plan import (
 )
 from ...policy.engine.rebalance.promise import needed_moves
 from ...topology.drawing.machine_tree import bytes_text
-from ..control.control_client import ControlClient
+from ..control.control_client import ControlClient, ControlError
 from ..control.control_option import control_option
 from ..control.heavy.plan_document import move_documents, plan_document
 from ..daemon.machine_source import machine_options
@@ -106,13 +106,17 @@ def _applied(
 ) -> _Applied:
     """The moves of a plan, made one by one: a later one may need the room of an earlier one."""
     for count, move in enumerate(plan.moves):
-        made = client.move(
-            move.container.id,
-            move.before.pool,
-            move.after.pool,
-            moves_exclusive=moves_exclusive,
-            promised=move_documents(needed_moves(plan.moves[count:])),
-        )
+        try:
+            made = client.move(
+                move.container.id,
+                move.before.pool,
+                move.after.pool,
+                moves_exclusive=moves_exclusive,
+                promised=move_documents(needed_moves(plan.moves[count:])),
+            )
+        except ControlError as error:
+            # It ended, or the daemon did. Whoever asked is owed what was done until then.
+            return _Applied(count, f"{move.container.path}: {error}")
         if not made.moved:
             return _Applied(count, f"{made.container}: {made.reason}")
     return _Applied(len(plan.moves))
@@ -123,7 +127,8 @@ def _as_text(plan: RebalancePlan, done: _Applied | None) -> str:
     if done is not None:
         lines.append(f"made: {_count(done.moves, 'move')} of {len(plan.moves)}")
         if done.stopped:
-            lines.append(escaped(f"stopped at {done.stopped} — plan anew"))
+            remedy = "" if " — " in done.stopped else " — plan anew"
+            lines.append(escaped(f"stopped at {done.stopped}{remedy}"))
     return "\n".join(lines)
 
 

@@ -1,8 +1,12 @@
 """`pinfold rebalance` asked of a running daemon: the plan, and the moves one by one."""
 
+import contextlib
 import json
 import re
-from collections.abc import Generator
+import select
+import socket
+import threading
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -236,6 +240,76 @@ def test_a_move_that_the_runtime_does_not_make_stops_the_rest(node: AskedNode) -
         "made: 0 moves of 1",
         "stopped at default/db/db: UNKNOWN: failed to update resources — plan anew",
     ]
+
+
+class Relay:
+    """A socket before a daemon's, at which something happens before the second question."""
+
+    def __init__(self, path: Path, daemon: Path, meanwhile: Callable[[], object]) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._daemon, self._meanwhile = daemon, meanwhile
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()
+
+    def _run(self) -> None:
+        self._pass_on()
+        self._meanwhile()
+        with contextlib.suppress(OSError):
+            while True:
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        client, _ = self._listener.accept()
+        with client, socket.socket(socket.AF_UNIX) as daemon:
+            if daemon.connect_ex(str(self._daemon)):
+                return
+            others = {client: daemon, daemon: client}
+            while True:
+                for one in select.select(others, (), ())[0]:
+                    data = one.recv(1 << 16)
+                    if not data:
+                        return
+                    others[one].sendall(data)
+
+
+def end_container(node: AskedNode) -> None:
+    node.remove("db")
+
+
+def end_socket(node: AskedNode) -> None:
+    node.path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "reason"),
+    [
+        pytest.param(
+            end_container, "container: '.*' holds nothing — plan anew", id="who was to move"
+        ),
+        pytest.param(
+            end_socket, ".*: the daemon closed the connection .*", id="who was to move it"
+        ),
+    ],
+)
+def test_what_ends_meanwhile_stops_the_rest_and_what_was_done_is_said(
+    node: AskedNode, tmp_path: Path, meanwhile: Callable[[AskedNode], object], reason: str
+) -> None:
+    told = ["rebalance", "--apply", f"--machine={SPEC}", f"--control={tmp_path / 'relay'}"]
+    with Relay(tmp_path / "relay", node.path, lambda: meanwhile(node)):
+        run = CliRunner().invoke(main, [*told, "-o", "json"])
+    assert run.exit_code == 1, run.output
+    found = json.loads(run.output)
+    assert (found["applied"], len(found["moves"])) == (0, 1)
+    assert re.fullmatch(f"default/db/db: {reason}", found["stopped"])
 
 
 @pytest.mark.parametrize(
