@@ -16,7 +16,7 @@ from ..cpus.picker import CpuPicker
 from ..model.container import Container, ContainerId, QosClass, Resources
 from ..model.grant import Grant
 from ..model.request import CpuType, Request
-from ..pools.pool_tree import Pool
+from ..pools.pool_tree import Pool, PoolTree
 
 KEPT: Final = "kept"
 """The criterion of a decision that leaves a running container what it had."""
@@ -234,7 +234,7 @@ def _explained(
     grant = structs.replace(grant, pool_id=pool.id, isolated=exclusive & root.isolated)
     if advice is None:
         return grant
-    named = ledger.tree.named(advice.pool) or pool
+    named = _named(container, advice, cpus, tree) or pool
     within = advice.within
     return structs.replace(
         grant,
@@ -242,6 +242,23 @@ def _explained(
         grown=advice.grown if exclusive == advice.exclusive else (),
         within=within if within is not None and cpus - exclusive <= within else None,
     )
+
+
+def _named(container: Container, advice: Advice, cpus: CpuSet, tree: PoolTree) -> Pool | None:
+    """The pool that is remembered; the one inside it for which alone its name stood.
+
+    While all other cpus of a pool are away there is no narrower one for those that are left. Who
+    was there before is told by its memory: whoever came to the wider one has that of more nodes.
+    """
+    named, usable = tree.named(advice.pool), advice.usable
+    if named is None or usable is None or (named.sharable | named.isolated) <= usable:
+        return named
+    had, mems = named.cpus & usable, container.mems
+    if not had or not mems:
+        return named
+    inner = tree.smallest_sharing(had)
+    is_its_memory = mems <= inner.memory_nodes < named.memory_nodes
+    return inner if cpus <= inner.cpus <= named.cpus and is_its_memory else named
 
 
 def _explains(pool: Pool, cpus: CpuSet, grant: Grant, ledger: Ledger) -> bool:

@@ -100,6 +100,19 @@ def test_shared_containers_leave_cpus_that_go_and_return_to_them(run: Run) -> No
     assert node.told() == {"shared"}
 
 
+def test_who_kept_all_its_cpus_stays_on_them_when_its_neighbours_return(run: Run) -> None:
+    node = run(TWO_SOCKETS)
+    node.run(*(guaranteed(name, 500, memory=MIB) for name in "abcd"))
+    before = {node.cpus(name): node.mems(name) for name in "abcd"}
+    assert before == {"4-7": "1", "8-11": "2", "12-15": "3", "1-3": "0"}
+    (stays,) = (name for name in "abcd" if node.cpus(name) == "8-11")
+    node.told()
+    node.set_online("0-11")
+    node.set_online("0-15")
+    assert stays not in node.told(), "it kept its cpus, and has its memory there"
+    assert (node.cpus(stays), node.mems(stays)) == ("8-11", "2")
+
+
 def test_whoever_lost_everything_shares_until_cpus_come_back(run: Run) -> None:
     node = run(TWO_SOCKETS)
     node.run(guaranteed("far", 6000, memory=MIB), guaranteed("near", 3000, memory=MIB))
