@@ -39,7 +39,7 @@ _ANSWER_BYTES_MAX: Final = 1 << 26
 _PROMISE_BYTES_MAX: Final = 1 << 15
 """Of a promise. Where it is longer, the rules that it mends are left out: strangers write them."""
 _CHUNK_BYTES: Final = 1 << 16
-_INVALID_ARGUMENT, _DEADLINE_EXCEEDED, _UNAVAILABLE = 3, 4, 14
+_INVALID_ARGUMENT, _DEADLINE_EXCEEDED, _UNIMPLEMENTED, _UNAVAILABLE = 3, 4, 12, 14
 """Source: gRPC, "Status codes and their use"."""
 
 _Kind = TypeVar("_Kind", bound=msgspec.Struct)
@@ -207,6 +207,11 @@ class ControlClient:
             return ControlError(said)
         if status == _DEADLINE_EXCEEDED:
             return self._late()
+        if status == _UNIMPLEMENTED:
+            return ControlError(
+                f"{self._path}: another program answers there, or a pinfoldd of another version"
+                " — name the socket of pinfoldd with --control, and use its own pinfold"
+            )
         if status == _UNAVAILABLE and "—" not in said:
             return self._left(said)
         return ControlError(f"{self._path}: {said or f'status {status}'}")

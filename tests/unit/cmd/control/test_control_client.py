@@ -171,6 +171,12 @@ def test_an_answer_of_another_version_is_told_of(stub: Stub, content: bytes) -> 
         ControlClient(stub.path).capture("x")
 
 
+def test_a_server_without_what_is_asked_is_told_of_with_what_to_do(stub: Stub) -> None:
+    """A runtime's own socket speaks gRPC, too."""
+    with pytest.raises(ControlError, match=r": another program answers there, .* --control, "):
+        ControlClient(stub.path).status()
+
+
 @pytest.mark.parametrize("is_folder", [True, False], ids=["a folder", "a file"])
 def test_what_is_no_socket_is_told_of(tmp_path: Path, *, is_folder: bool) -> None:
     path = tmp_path / "control.sock"
