@@ -63,6 +63,7 @@ class Chooser:
         self._depth = tuple(-pool.depth for pool in tree.pools)
         self._depth_grades = grades(self._depth)
         self._around = tuple(_around(pool) for pool in tree.pools)
+        self._cpu_to_run_on = _cpu_to_run_on(tree)
         self._inward = {level: _inward(tree, level) for level in BurstLevel}
         self._burst_grades = {
             level: grades(burst_distances(inward)) for level, inward in self._inward.items()
@@ -81,7 +82,8 @@ class Chooser:
         return Lineup(
             contest=contest,
             names=self._names,
-            demands=_demands(request, ledger, room.grantable_milli, contest.isolated),
+            demands=_demands(request, ledger, room.grantable_milli, contest.isolated)
+            or self._cpu_to_run_on,
             zones=zones,
             strict=_objections(request, ledger, zones) if request.is_strict else {},
         )
@@ -243,13 +245,24 @@ def _around(pool: Pool) -> int:
     return pool.id if pool.height or pool.parent is None else pool.parent
 
 
+def _cpu_to_run_on(tree: PoolTree) -> tuple[Demand, ...]:
+    """The demand of who asks for no cpu, on a machine with pools that have none for containers.
+
+    There it would run on cpus of others, far from the memory of the pool.
+    """
+    sharable = tuple(len(pool.sharable) for pool in tree.pools)
+    if all(sharable) or not tree.root.sharable:
+        return ()
+    return (Demand("sharable CPUs", 1, sharable),)
+
+
 def _demands(
     request: Request, ledger: Ledger, left: Column, isolated: Column
 ) -> tuple[Demand, ...]:
     """Demands on a pool's cpus. `left`: milli-cpus that can be granted.
 
     `isolated`: those cpus after the request, -1 where they do not serve.
-    A container that asks for no cpu fits everywhere: it never starves for want of a promise.
+    A container that asks for no cpu fits wherever some are: it never starves for want of a promise.
     """
     count, milli = request.exclusive, request.shared_milli
     demands: list[Demand] = []
@@ -272,6 +285,8 @@ def _exact_demands(
 ) -> tuple[Demand, ...]:
     """Demands with what the pools have left beside narrowed shares."""
     count, milli, spare = request.exclusive, request.shared_milli, ledger.spare_cpus
+    if not (count or milli):
+        return tuple(demands)
     found: list[Demand] = []
     if count:
         sliceable = spare.sliceable_up_to(count, ledger.room.sliceable)

@@ -344,6 +344,22 @@ def test_a_full_node_falls_back_to_the_nearest_pool_above_that_has_cpus() -> Non
         assert cpus(one, decision.container_id) == str(left.bit_length() - 1)
 
 
+def test_who_asks_for_nothing_goes_to_no_pool_without_cpus_however_empty_it_is() -> None:
+    socket = Config(
+        reserved_resources=Amounts(cpu="cpuset:0"), available_resources=Amounts(cpu="cpuset:0-7")
+    )
+    one = engine(NODES, socket)
+    for name, milli in (("a", 3000), ("b", 4000)):
+        one.create(container(name, milli, qos=QosClass.BURSTABLE))
+    idle = [one.create(container(name)) for name in ("x", "y", "z")]
+    assert {decision.pool for decision in idle} == {"NUMA node #0", "NUMA node #1"}
+    for decision in idle:
+        pinning = one.pinning(decision.container_id)
+        assert pinning is not None
+        place = (str(pinning.cpus), str(pinning.mems))
+        assert place in {("1-3", "0"), ("4-7", "1")}
+
+
 SMT = "socket:1 core:4 thread:2"
 HIDE = {f"hide-hyperthreads.{DOMAIN}/pod": "true"}
 
