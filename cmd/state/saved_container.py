@@ -87,6 +87,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     is_reserved: bool = False
     within: str | None = None
     unmet: tuple[str, ...] = ()
+    is_unmet_cut: bool = False
     is_penned: bool = False
     rest: str = ""
     pod_size: SavedResources | None = None
@@ -111,6 +112,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             is_reserved=self.is_reserved,
             within=None if self.within is None else CpuSet.parse(self.within),
             unmet=self.unmet,
+            is_unmet_cut=self.is_unmet_cut,
             is_penned=self.is_penned,
             rest=CpuSet.parse(self.rest),
             pod_size=None if self.pod_size is None else _resources(self.pod_size),
@@ -223,6 +225,7 @@ def saved_container(
         is_reserved=advice.is_reserved,
         within=None if advice.within is None else str(advice.within),
         unmet=advice.unmet if with_texts else (),
+        is_unmet_cut=advice.is_unmet_cut or (not with_texts and bool(advice.unmet)),
         is_penned=advice.is_penned,
         rest=str(advice.rest),
         pod_size=None if advice.pod_size is None else _saved_resources(advice.pod_size),

@@ -16,6 +16,7 @@ from ..cpus.picker import CpuPicker
 from ..model.container import Container, ContainerId, QosClass, Resources
 from ..model.grant import Grant
 from ..model.request import CpuType, Request
+from ..placing.judging.told_rules import ToldRules
 from ..pools.pool_tree import Pool, PoolTree
 
 KEPT: Final = "kept"
@@ -35,6 +36,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     """What rules between containers left of its pool's sharable cpus; None: all."""
     unmet: tuple[str, ...] = ()
     """Required rules that did not hold where it is: told again as far as they still do not."""
+    is_unmet_cut: bool = False
+    """More rules were told than are remembered."""
     is_penned: bool = False
     """It was in a pen; `exclusive` was its slice."""
     rest: CpuSet = NO_CPUS
@@ -60,13 +63,16 @@ class Advice(Struct, frozen=True, kw_only=True):
         reserved: CpuSet | None = None,
     ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules."""
+        told = tuple(unmet)
+        remembered = tuple(_within_bounds(told))
         return cls(
             pool=pool.name,
             exclusive=grant.exclusive,
             grown=grant.grown,
             is_reserved=grant.cpu_type is CpuType.RESERVED,
             within=grant.within,
-            unmet=tuple(_within_bounds(unmet)),
+            unmet=remembered,
+            is_unmet_cut=remembered != told,
             is_penned=grant.pen is not None,
             rest=grant.rest,
             pod_size=pod_size,
@@ -109,6 +115,12 @@ def _within_bounds(texts: Iterable[str], room: int = _UNMET_CHARACTERS_MAX) -> I
         room -= len(text)
         if room >= 0 and text.isprintable():
             yield text
+
+
+def told_rules(advice: Mapping[ContainerId, Advice]) -> ToldRules:
+    """The unmet rules that remembered containers told."""
+    cut = [one for one, hint in advice.items() if hint.is_unmet_cut]
+    return ToldRules(texts={one: hint.unmet for one, hint in advice.items()}, cut=cut)
 
 
 def overlaps(running: Sequence[tuple[Container, Request | None]]) -> Mapping[ContainerId, int]:

@@ -12,6 +12,7 @@ from ..model.pinning import Change
 from ..model.request import Request
 from ..placing.classifier import Classified, Classifier, request_as_it_runs
 from ..placing.judging.judge import Judge
+from ..placing.judging.told_rules import NOTHING_TOLD, ToldRules
 from ..placing.judging.uncounted_rules import with_uncounted
 from ..placing.mover import Mover
 from ..placing.placer import Failure, Placement, Placer
@@ -175,18 +176,17 @@ class Allocator:
         return True
 
     def heed_rules(
-        self, container: Container, remembered: Sequence[str] = (), *, is_alone: bool = False
+        self, container: Container, told: ToldRules = NOTHING_TOLD, *, is_alone: bool = False
     ) -> None:
         """Let an adopted container grow only where rules go on holding; tell of broken ones.
 
-        `remembered`: the rules that were told as broken before. `is_alone`: no other container is
-        adopted with it, and heeds its own rules.
+        `told`: rules that were told before. `is_alone`: no other container is adopted with it.
         """
         cpus, grant = self.books.reach(container.id), self.books.ledger.counted(container.id)
         known = self.roster.classified[container.id]
         judgement = self._judge.judge(container, known.placement, known.request, has_pulls=False)
         if judgement is not None:
-            self.unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
+            self.unmet.tell_adopted(container.id, judgement, told, is_alone=is_alone)
             self.shares.hold_back(judgement.of_growth(), grant, cpus)
             self.shares.note_home(container.id)
         if is_alone and self.books.standing.rules:

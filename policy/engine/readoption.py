@@ -12,10 +12,11 @@ from ..model.container import Container, ContainerId
 from ..model.grant import Grant, Refusal
 from ..model.request import CpuType, Request
 from ..pens.pen_name import wished_pen
+from ..placing.judging.unmet_texts import joined
 from ..pools.supply import Supply
 from ..text.errors import Problem
 from ..tuning.interrupts import Interrupt
-from .adoption import KEPT, Advice, has_own_cpus, overlaps
+from .adoption import KEPT, Advice, has_own_cpus, overlaps, told_rules
 from .allocator import Allocator
 from .decision import Decision, fault_problem, with_unmet
 from .pen_adoption import PennedContainers, adopt_pen, find_penned, taken_by
@@ -173,7 +174,7 @@ def carried_over(
     if decision.decided_by != KEPT or decision.fault:
         return decision
     if earlier is None and advice is not None and advice.pool == decision.pool:
-        return with_unmet(decision, tuple(dict.fromkeys((*advice.unmet, *decision.unmet))))
+        return with_unmet(decision, joined(advice.unmet, decision.unmet))
     if earlier is None or earlier.fault:
         return decision
     held = earlier.result
@@ -187,7 +188,7 @@ def carried_over(
     if not is_same:
         return decision
     return replace(
-        with_unmet(decision, tuple(dict.fromkeys((*earlier.unmet, *decision.unmet)))),
+        with_unmet(decision, joined(earlier.unmet, decision.unmet)),
         decided_by=earlier.decided_by,
         lineup=earlier.lineup if is_same_tree else None,
         degraded=earlier.degraded if decision.degraded and earlier.degraded else decision.degraded,
@@ -335,10 +336,10 @@ def _heed_rules(
     allocator: Allocator, adopted: Iterable[Container], advice: Mapping[ContainerId, Advice]
 ) -> None:
     """Let nobody who was adopted grow to where a rule between containers would break."""
+    told = told_rules(advice)
     for container in adopted:
         with _Blame(container):
-            known = advice.get(container.id)
-            allocator.heed_rules(container, () if known is None else known.unmet)
+            allocator.heed_rules(container, told)
     allocator.rehouse(moves_nobody=True)
 
 

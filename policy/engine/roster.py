@@ -75,6 +75,14 @@ class Roster:
         self.decisions[decision.container_id] = told
         return told
 
+    def tells_of(self, container_id: ContainerId, other: ContainerId | None) -> bool:
+        """Whether what is told as unmet of a container names another one."""
+        known, decision = self.containers, self.decisions.get(container_id)
+        if decision is None or other is None or other not in known:
+            return False
+        path = known[other].path
+        return any([path in text for text in decision.unmet])
+
     def pack_later(self, container_id: ContainerId) -> None:
         """Keep a decision's lineup packed, together with those of others. O(pools)."""
         self._unpacked[container_id] = None

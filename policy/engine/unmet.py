@@ -21,6 +21,8 @@ from ..placing.judging.restriction import (
 )
 from ..placing.judging.rule_look import EFFORT_OF_ONE, RuleLook
 from ..placing.judging.rules_of_many import RulesOfMany
+from ..placing.judging.told_rules import ToldRules
+from ..placing.judging.unmet_texts import as_told
 from ..rules.podaffinity.rule_set import RequiredTerm
 from .decision import Decision, with_unmet
 from .roster import Roster
@@ -91,23 +93,20 @@ class UnmetRules:
                 self._roster.decisions[one.owner_id] = decision
 
     def tell_adopted(
-        self,
-        container_id: ContainerId,
-        judgement: Judgement,
-        remembered: Sequence[str],
-        *,
-        is_alone: bool,
+        self, container_id: ContainerId, judgement: Judgement, told: ToldRules, *, is_alone: bool
     ) -> None:
         """Tell of anti-affinity that does not hold at a container that runs already.
 
-        And of the pool that it names. Other rules ignore what happens after its arrival: they are
-        told if they are remembered. `is_alone`: nobody else is looked at. Among all that run each
-        owner is told by itself.
+        And of the pool that it names. Other rules ignore what happens after its arrival: they go
+        on if they were told. `is_alone`: nobody else is looked at. Among all that run each owner is
+        told by itself.
         """
         books, cpus = self._books, self._books.reach(container_id)
-        told = judgement.told_at(cpus, books.pool_around(container_id))
+        found = judgement.told_at(cpus, books.pool_around(container_id))
         broken = [
-            r for r in told if r.blockers or is_outside(r, cpus, books) or r.is_told(remembered)
+            r
+            for r in found
+            if told.go_on(r, container_id, is_fault=bool(r.blockers) or is_outside(r, cpus, books))
         ]
         if is_alone:
             self.tell_owners(self._roster.containers[container_id], broken)
@@ -248,9 +247,10 @@ class UnmetRules:
         if self._concerned or self._resting:
             due = [one for one, others in self._concerned.items() if gone in others]
             due += [*filter(moved.__contains__, self._concerned), *self._stirred(moved)]
-            if moved and self._books.standing.has_required_affinity:
-                of = self._books.standing.of
-                due += [c for c in self._concerned if any(not r.is_anti for r in of(c).required)]
+            if self._books.standing.has_required_affinity:
+                of, known = self._books.standing.of, self._roster
+                near = [c for c in self._concerned if any(not r.is_anti for r in of(c).required)]
+                due += near if moved else [c for c in near if known.tells_of(c, gone)]
             self._due.update(dict.fromkeys(due))
         self.look_at_due()
 
@@ -364,7 +364,8 @@ class UnmetRules:
             ]
             broken += self._many.more(container_id, {one.name for one in broken})
             self._let_rest(container_id, broken)
-            left = look.near.texts(broken, self._books.reach(container_id))
+            near = look.near.named(broken, self._books.reach(container_id))
+            left = as_told(decision.unmet, near)
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
             if broken:

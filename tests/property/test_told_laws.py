@@ -1,18 +1,25 @@
 """Laws of what decisions tell: the rules told as unmet are those that do not hold afterwards.
 
-Held against the naive reading of the rules of `test_rule_laws`.
+Held against the naive reading of the rules of `test_rule_laws`. And a restart tells the same.
 """
 
 import os
+import random
 import re
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import structs
 
+from pinfold.cmd.state.saved_states import SavedStates
+from pinfold.cmd.state.state_file import State, parse_state
 from pinfold.policy.engine.decision import Decision
+from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.policy.model.grant import Grant
+from pinfold.policy.model.pinning import Pinning
 from tests.property.test_rule_laws import (
     APPS,
     LEVELS,
@@ -171,3 +178,39 @@ def heads(decision: Decision) -> set[str]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_told_of_who_comes_or_changes_is_what_does_not_hold(seed: int) -> None:
     TellingWorld(MACHINES[seed % len(MACHINES)], seed).live(STEPS)
+
+
+def saved(engine: Engine) -> State:
+    """The state of an engine as it is read from a file."""
+    return parse_state(Path("state.json"), msgspec.json.encode(SavedStates().of(engine.snapshot())))
+
+
+def told(engine: Engine) -> dict[ContainerId, tuple[Pinning | None, tuple[str, ...]]]:
+    """By container what the kernel is told of it, and the rules that are told as unmet.
+
+    Of very many names in a text some are shown: others perhaps than before.
+    """
+    return {
+        one: (
+            engine.pinning(one),
+            tuple(re.sub(r" with .*( and \d+ more)", r"\1", text) for text in decision.unmet),
+        )
+        for one, decision in engine.decisions.items()
+        if one in engine.grants
+    }
+
+
+@pytest.mark.parametrize("world", [World, TellingWorld])
+@pytest.mark.parametrize("seed", range(len(SEEDS)))
+def test_a_restart_tells_of_everybody_what_was_told_before(world: type[World], seed: int) -> None:
+    """Also where another configuration, which says the same, was loaded before it."""
+    one, draw = world(MACHINES[seed % len(MACHINES)], seed), random.Random(seed)
+    for _ in range(STEPS // 4):
+        one.live(4)
+        if seed % 2:
+            one.engine, _ = one.engine.reconfigured(one.engine.config)
+        before, running = told(one.engine), [*one.engine.snapshot().running()]
+        draw.shuffle(running)
+        again = one.new_engine()
+        again.synchronize(running, saved(one.engine).advice())
+        assert told(again) == before

@@ -32,8 +32,8 @@ class NearBlockers:
                 yield rule
 
     def texts(self, rules: Iterable[Restriction], cpus: int) -> tuple[str, ...]:
-        """Rules broken on some cpus, for people; see `named`."""
-        return tuple([one.unmet_text for one in self.named(rules, cpus)])
+        """Rules broken on some cpus, for people, each once; see `named`."""
+        return tuple(dict.fromkeys([one.unmet_text for one in self.named(rules, cpus)]))
 
     def _near_to(self, here: int, blockers: Sequence[Container]) -> Sequence[Container]:
         key = id(blockers), here

@@ -146,3 +146,13 @@ def names_text(containers: Sequence[Container]) -> str:
     shown = ", ".join([one.path for one in containers[:_NAMES_SHOWN]])
     more = len(containers) - _NAMES_SHOWN
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def named_in(reasons: Iterable[str]) -> tuple[set[str], int]:
+    """The names in texts of `together_text`, and how many more there are."""
+    names, more = set[str](), 0
+    for reason in reasons:
+        shown, _, count = reason.partition(" with ")[2].partition(" and ")
+        names.update(shown.split(", "))
+        more += int(count.removesuffix(" more") or 0)
+    return names, more

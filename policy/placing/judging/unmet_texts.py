@@ -1,0 +1,65 @@
+"""Texts of unmet rules, which stay as they were told for as long as they say the same."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from .restriction import Restriction, named_in
+
+
+def as_told(told: Sequence[str], broken: Iterable[Restriction]) -> tuple[str, ...]:
+    """The texts of broken rules, each once: what was told already of one stays as it was told.
+
+    Others may be named in another order by then, each by himself or several together. Where others
+    than before are in the way, the rule is told anew in its place. O(texts).
+    """
+    broken = tuple(broken)
+    anew = tuple(dict.fromkeys([one.unmet_text for one in broken]))
+    if not told or anew == told:
+        # So it is as a rule.
+        return anew
+    rules: dict[str, list[Restriction]] = {}
+    for one in broken:
+        rules.setdefault(one.name, []).append(one)
+    before: dict[str, list[str]] = {}
+    for text in told:
+        before.setdefault(text.rpartition(": ")[0], []).append(text)
+    texts = {name: _texts(before.get(name, ()), some) for name, some in rules.items()}
+    # Texts of one rule need not follow one another.
+    found: dict[str, None] = {}
+    for name, some in chain(_with_names(told), texts.items()):
+        left = texts.get(name, ())
+        found.update(dict.fromkeys(some if {*some} <= {*left} else left))
+    return tuple(found)
+
+
+def joined(earlier: Sequence[str], found: Sequence[str]) -> tuple[str, ...]:
+    """Texts that were told of rules, and those found since of rules of which nothing was told.
+
+    Whether the earlier ones still hold is looked at once everybody is there.
+    """
+    told = {text.rpartition(": ")[0] for text in earlier}
+    return (*earlier, *(text for text in found if text.rpartition(": ")[0] not in told))
+
+
+def _with_names(told: Iterable[str]) -> Iterable[tuple[str, Sequence[str]]]:
+    return ((text.rpartition(": ")[0], (text,)) for text in told)
+
+
+def _texts(told: Sequence[str], rules: Sequence[Restriction]) -> Sequence[str]:
+    """The texts of rules of one name, of which these were told."""
+    if told and _are_same([text.rpartition(": ")[2] for text in told], rules):
+        return told
+    return [one.unmet_text for one in rules]
+
+
+def _are_same(reasons: Sequence[str], rules: Sequence[Restriction]) -> bool:
+    """Whether the reasons that were told name those whom the rules would name."""
+    if all([one.blockers for one in rules]):
+        paths = {other.path for one in rules for other in one.blockers}
+        names, more = named_in(reasons)
+        return names <= paths and len(names) + more == len(paths)
+    return _words(reasons) == _words([one.reason for one in rules])
+
+
+def _words(reasons: Iterable[str]) -> set[str]:
+    return {word.removesuffix(",") for reason in reasons for word in reason.split()}

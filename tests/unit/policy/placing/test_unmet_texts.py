@@ -1,0 +1,104 @@
+"""Texts of unmet rules that stay as they were told, as rows."""
+
+import pytest
+
+from pinfold.policy.model.container import ContainerId
+from pinfold.policy.placing.judging.restriction import Restriction
+from pinfold.policy.placing.judging.unmet_texts import as_told, joined
+from pinfold.topology.model.machine import Level
+from tests.unit.policy.engine.ruled_pods import container_of
+
+
+def rule(text: str, *others: str, wanted: str = "") -> Restriction:
+    return Restriction(
+        text=text,
+        owner="default/me/main",
+        owner_id=ContainerId("me"),
+        can_break=True,
+        wanted=wanted,
+        blockers=tuple(container_of(name) for name in others),
+        level=Level.NUMA,
+    )
+
+
+def text(name: str, others: str) -> str:
+    return f"{name} of default/me/main: in one NUMA node with {others}"
+
+
+def paths(names: str) -> str:
+    return ", ".join(f"default/{name}/main" for name in names)
+
+
+@pytest.mark.parametrize(
+    ("told", "broken", "texts"),
+    [
+        pytest.param((), [rule("x", "a", "b")], (text("x", paths("ab")),), id="nothing was told"),
+        pytest.param(
+            (text("x", paths("ba")),),
+            [rule("x", "a", "b")],
+            (text("x", paths("ba")),),
+            id="the same others in another order",
+        ),
+        pytest.param(
+            (text("x", paths("a")), text("y", paths("c")), text("x", paths("b"))),
+            [rule("y", "c"), rule("x", "a", "b")],
+            (text("x", paths("a")), text("y", paths("c")), text("x", paths("b"))),
+            id="each of the others by himself",
+        ),
+        pytest.param(
+            (text("x", paths("ab")), text("y", paths("c"))),
+            [rule("x", "b", "d"), rule("y", "c")],
+            (text("x", paths("bd")), text("y", paths("c"))),
+            id="somebody else is in the way",
+        ),
+        pytest.param(
+            (text("x", paths("a")), text("x", paths("b"))),
+            [rule("x", "a", "b", "c")],
+            (text("x", paths("abc")),),
+            id="one more is in the way",
+        ),
+        pytest.param(
+            (text("x", paths("a")), text("y", paths("c"))),
+            [rule("z", "a"), rule("y", "c")],
+            (text("y", paths("c")), text("z", paths("a"))),
+            id="a rule that holds, and one that broke",
+        ),
+        pytest.param(
+            (text("x", paths("dcba") + " and 1 more"),),
+            [rule("x", *"abcde")],
+            (text("x", paths("dcba") + " and 1 more"),),
+            id="more than are named",
+        ),
+        pytest.param(
+            (text("x", paths("dcbf") + " and 1 more"),),
+            [rule("x", *"abcde")],
+            (text("x", paths("abcd") + " and 1 more"),),
+            id="more than are named, and one of those is gone",
+        ),
+        pytest.param(
+            ("x of default/me/main: it wants cpus of a core with b, a",),
+            [rule("x", wanted="cpus of a core with a, b")],
+            ("x of default/me/main: it wants cpus of a core with b, a",),
+            id="what it wants in other words' order",
+        ),
+        pytest.param(
+            ("x of default/me/main: it wants cpus of a core with b",),
+            [rule("x", wanted="cpus of a core with a")],
+            ("x of default/me/main: it wants cpus of a core with a",),
+            id="it wants something else",
+        ),
+        pytest.param(
+            (), [rule("x", "a"), rule("x", "a")], (text("x", paths("a")),), id="written twice"
+        ),
+    ],
+)
+def test_what_was_told_stays_while_it_says_the_same(
+    told: tuple[str, ...], broken: list[Restriction], texts: tuple[str, ...]
+) -> None:
+    assert as_told(told, broken) == texts
+    assert as_told(texts, broken) == texts
+
+
+def test_of_rules_that_were_told_what_is_found_is_nothing_new() -> None:
+    told, found = text("x", paths("a")), text("y", paths("b"))
+    assert joined((told,), (text("x", paths("b")), found)) == (told, found)
