@@ -332,7 +332,7 @@ class Penning:
         request, picker = classified.request, books.picker
         own = fitting_slice(books.ledger, pen, count, request, picker, awaited)
         if back is not None:
-            own = slice_again(books.ledger, pen, own, back.grant.exclusive, awaited)
+            own = slice_again(books.ledger, pen, own, back.grant, awaited)
         if len(own) < count:
             problems = (*problems, no_slice_problem(container, count, pen))
         elif not count and (problem := unheeded_wish(container, is_group=name.is_group)):

@@ -59,18 +59,18 @@ def fitting_slice(
     return CpuSet(picker.pick(rest.mask, count, request.priority, request.smt) or 0)
 
 
-def slice_again(
-    ledger: Ledger, pen: Grant, found: CpuSet, before: CpuSet, awaited: CpuSet
-) -> CpuSet:
+def slice_again(ledger: Ledger, pen: Grant, found: CpuSet, held: Grant, awaited: CpuSet) -> CpuSet:
     """The cpus of a pen for one that is back in it, instead of those `found` for a newcomer.
 
-    Those that it had for itself `before`. `awaited`: what others had who have ended, and may be
-    back as well: one that had none takes none as long as some of that is there.
+    Those that it had for itself, see `held`. One that had none takes none of what it shared, which
+    others share as well, nor as long as some is there of what is `awaited`: what others had who
+    have ended, and may be back.
     """
-    rest = rest_of(ledger, pen)
+    rest, before = rest_of(ledger, pen), held.exclusive
     if before and len(before) == len(found) and before <= rest:
         return before
-    return found if before or not awaited & rest else NO_CPUS
+    is_more = not awaited & rest and len(rest) - len(found) >= len(held.rest)
+    return found if before or is_more else NO_CPUS
 
 
 def resized_slice(

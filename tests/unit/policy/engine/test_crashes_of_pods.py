@@ -29,6 +29,7 @@ def after_a_crash(node: Node, of: Pod, containers: Sequence[Container], order: s
         pytest.param(4, (2, 1, 1), id="all of it is somebody's own"),
         pytest.param(4, (1, 1, 1, 2), id="the last one found too few of its own and has the rest"),
         pytest.param(5, (2, 1, 3, 1), id="one in the middle did"),
+        pytest.param(3, (1, 2, 1), id="the last one left another none to have for itself"),
     ],
 )
 def test_who_had_cpus_of_its_pod_for_itself_has_the_same_ones_again(
@@ -44,6 +45,19 @@ def test_who_had_cpus_of_its_pod_for_itself_has_the_same_ones_again(
         node.create(*containers)
         had = [node.cpus(one, each.name) for each in containers]
         assert after_a_crash(node, one, containers, order) == had, order
+
+
+def test_who_shared_with_another_of_its_pod_takes_none_of_that_as_it_is_back() -> None:
+    """The other one had them for itself until it came, and has to share them since."""
+    node, one = Node(), pod(whole(3), wish="pod-pool.pinfold.dev/pod=true")
+    containers = [
+        container(one, name, whole(count, memory=GIB // 2))
+        for name, count in zip("abc", (1, 2, 1), strict=True)
+    ]
+    node.create(*containers)
+    assert [node.cpus(one, name) for name in "abc"] == ["4", "5-6", "5-6"]
+    assert after_a_crash(node, one, containers[2:], "c") == ["5-6"]
+    assert node.cpus(one, "b") == "5-6"
 
 
 def test_who_is_back_with_fewer_cpus_of_its_pod_leaves_the_others_those_that_they_had() -> None:
