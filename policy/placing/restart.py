@@ -22,7 +22,7 @@ from .judging.judgement import Judgement
 from .judging.restriction import TOLD_MAX, Restriction, names_text
 from .nearby import Nearby, reaches
 from .openings.crowds import standing_cpus
-from .openings.known_breaches import left_within, staying
+from .openings.known_breaches import left_within, own_anew, staying
 from .openings.narrowing import make_way
 from .place_finder import ROOM_MADE
 from .placer import Failure, Placement, Placer, grant_of
@@ -201,6 +201,8 @@ class RestartPlacer:
         """
         wide, books = self._wide(grant, cpus, judgement), self._books
         left = staying(unmet, last, books)
+        # Beside whom one of them did not hold makes way for the others alone.
+        judgement = replace(judgement, own=own_anew(judgement.own, last))
         for firmly in (False, True) if any(one.can_break for one in unmet) else (False,):
             if found := make_way(judgement, wide, books, firmly=firmly, staying=left):
                 return found
@@ -250,10 +252,7 @@ class RestartPlacer:
         if grant.has_shared_part:
             grant = kept_in(growing, grant, cpus, books)
         lifted = (*narrowed, *held_back(judgement, grant, cpus, books, narrowed))
-        return replace(
-            placement,
-            booking=replace(booking, grant=grant, lifted=lifted),
-        )
+        return replace(placement, booking=replace(booking, grant=grant, lifted=lifted))
 
     def plan_back(
         self, request: Request, last: LastPlace, judgement: Judgement | None, failure: Failure

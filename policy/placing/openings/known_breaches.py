@@ -23,6 +23,16 @@ def staying(rules: Iterable[Restriction], last: LastPlace, books: Books) -> froz
     return frozenset(before - anew)
 
 
+def own_anew(own: Iterable[Restriction], last: LastPlace) -> tuple[Restriction, ...]:
+    """Own rules about those alone beside whom they held, or who were not there."""
+    found: list[Restriction] = []
+    for one in own:
+        new = _new_blockers(one, last)
+        if new or not one.blockers:
+            found.append(one if len(new) == len(one.blockers) else one.beside(new))
+    return tuple(found)
+
+
 def left_within(
     cpus: int, rules: Sequence[Restriction], last: LastPlace, books: Books
 ) -> Iterable[int]:

@@ -172,3 +172,16 @@ def test_who_has_less_than_it_wishes_takes_no_cpus_of_one_that_crashed_with_it()
     assert back(engine, short) == "1-5"
     assert back(engine, full) == "1-3"
     assert cpus(engine, again(short)) == "4-5"
+
+
+def test_who_makes_way_for_one_rule_does_so_again_though_another_never_held_beside_it() -> None:
+    engine = engine_of("socket:1 core:4 thread:2 mem:4G", "cpuset:0-1")
+    first, web = container_of("first", 2), container_of("web", 0.5)
+    alone = container_of("alone", 1, apart(term("socket", "web"), term("core", "web")))
+    assert (placed(engine, first), placed(engine, web)) == ("2-3", "4-7")
+    assert (placed(engine, alone), cpus(engine, web)) == ("4", "6-7")
+    engine.remove(first.id)
+    engine.stop(alone.id)
+    assert cpus(engine, web) == "2-7"
+    assert placed(engine, replace(alone, id=ContainerId("again"))) == "4"
+    assert cpus(engine, web) == "2-3,6-7"
