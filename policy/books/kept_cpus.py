@@ -346,23 +346,27 @@ class KeptCpus:
         came: dict[int, tuple[int, int]] = {first: (first, -1)}
         pending, seen = [first], 0
         for number in pending:
-            cpus = sets[number]
-            if ends := cpus & usable:
-                return self._passed_on(came, number, ends.bit_length() - 1, milli), 0
-            here = cpus & self._kept & ~seen
+            here = sets[number] & self._kept & ~seen
             seen |= here
-            looks = here.bit_count() + 1
+            looks = 1
+            while here:
+                cpu = here.bit_length() - 1
+                here ^= 1 << cpu
+                looks += 1
+                for other in self._users[cpu]:
+                    if other in came:
+                        continue
+                    came[other] = number, cpu
+                    if ends := sets[other] & usable:
+                        # None that waits has any: so nobody looks at all who share with those.
+                        self._looks += looks
+                        self._effort += looks
+                        return self._passed_on(came, other, ends.bit_length() - 1, milli), 0
+                    pending.append(other)
             self._looks += looks
             self._effort += looks
             if self._looks > _LOOKS_MAX or self._effort > _EFFORT_MAX:
                 return 0, 0
-            while here:
-                cpu = here.bit_length() - 1
-                here ^= 1 << cpu
-                for other in self._users[cpu]:
-                    if other not in came:
-                        came[other] = number, cpu
-                        pending.append(other)
         around = reduce(int.__or__, map(sets.__getitem__, came))
         # All who have some of these cpus have others of these alone, or of those that are taken.
         taken = around & self._taken

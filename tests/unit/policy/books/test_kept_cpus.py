@@ -73,3 +73,15 @@ def test_for_one_event_only_so_many_are_looked_at_to_spare_a_cpu(
     assert [spared() for _ in range(20)][::19] == [4, 1]
     found.rest()
     assert spared() == 4
+
+
+def test_nobody_is_looked_at_behind_those_who_wait_once_one_of_them_has_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of eight has one of the highest cpus, and 30 of its own; the last has one to spare."""
+    monkeypatch.setattr(kept_cpus, "_LOOKS_MAX", 16)
+    blocks = [f"{30 * n}-{30 * n + 29},{247 - n}" for n in range(8)]
+    shares = {one: 31_000 for one in blocks[:-1]} | {blocks[-1]: 30_000}
+    found = kept(shares, "0-247")
+    assert not found.short_milli
+    assert found.grantable(0, CpuSet.parse("240-247").mask, 1000) == 1000
