@@ -4,7 +4,7 @@ Tried on a copy of the ledger, in which those without a cpu of their pool find a
 they do once the cpus are taken.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Final
 
@@ -14,14 +14,17 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
+from ..configuration.config import OnUnsatisfiable
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
 from ..model.pinning import Pinning
+from ..rules.podaffinity.rule_set import PlacementRules
 from .classifier import Classified
+from .departures import Needed
 from .growth import homeless, is_homeless, wider_place
 from .judging.judge import Judge
 from .judging.judgement import Judgement
-from .judging.restriction import Restriction
+from .judging.restriction import TOLD_MAX, Restriction
 from .judging.rule_look import RuleLook
 
 _LOOKS_MAX: Final = 96
@@ -30,11 +33,45 @@ _LOOKS_OF_ONE: Final = 8
 """A look costs at least as much as one at so many."""
 
 
+_SOME: Final = TOLD_MAX
+"""Of very many these are looked at first: where there is no place as long as they stay, nobody need
+know of the others."""
+
+
 class Lost(Struct, frozen=True):
     """A resident that is driven out, and its rules, and those about it, that break by that."""
 
     container: Container
     rules: Sequence[Restriction]
+
+
+class SomeLost(Struct, frozen=True):
+    """Residents of very many that are driven out, some who surely lose by it, and all of them."""
+
+    lost: Sequence[Lost]
+    driven_out: Sequence[Container]
+
+    @property
+    def text(self) -> str:
+        """The rules that would break for these, and who could make room, for people."""
+        others = {one.container.id: one.container for one in self.lost}
+        others |= {one.id: one for one in self.driven_out}
+        return _text(self.lost, tuple(others.values()), "and maybe more rules")
+
+
+def lost_text(lost: Sequence[Lost]) -> str:
+    """The rules that would break for residents, and who could make room, for people."""
+    return _text(lost, [one.container for one in lost])
+
+
+def _text(lost: Sequence[Lost], others: Sequence[Container], unknown: str = "") -> str:
+    broken = {rule.name: rule.unmet_text for one in lost for rule in one.rules}
+    told = list(broken.values())[:TOLD_MAX]
+    if unknown:
+        told.append(unknown)
+    elif more := len(broken) - len(told):
+        told.append(f"and {more} more rules")
+    return f"{'; '.join(told)} — to make room, stop or move {Needed.SOME.text(others)}"
 
 
 class Displacement:
@@ -58,6 +95,23 @@ class Displacement:
         after, driven_out = self.driven_out(booking, judgement)
         return self.lost_of(driven_out, after) if driven_out else ()
 
+    def some_lost(self, booking: Booking, judgement: Judgement | None) -> SomeLost | None:
+        """The first residents of `lost` where very many are driven out; None without such.
+
+        Wherever those go that are driven out as well.
+        """
+        standing = self._books.standing
+        if not standing.rules:
+            return None
+        after, driven_out = self.driven_out(booking, judgement)
+        if len(driven_out) <= _LOOKS_MAX:
+            return None
+        firm = [one for one in driven_out if _insists(standing.of(one.container_id))]
+        some = firm[:: -(-len(firm) // _SOME)] if firm else []
+        members = self._members(driven_out, after)
+        lost = self.lost_of(some, after, frozenset(members)) if some else ()
+        return SomeLost(lost, list(members.values())) if lost else None
+
     def driven_out(
         self, booking: Booking, judgement: Judgement | None
     ) -> tuple[Books, Sequence[Grant]]:
@@ -71,16 +125,17 @@ class Displacement:
         after.ledger.repool(grant if newcomer is None else replace(grant, container_id=newcomer))
         return after, [one for one in homeless(after) if self._had_some(one.container_id)]
 
-    def lost_of(self, driven_out: Sequence[Grant], after: Books) -> Sequence[Lost]:
-        """The rules lost by some that are driven out."""
-        books = self._books
-        members = [
-            one
-            for grant in driven_out
-            for one in (after.ledger.members(grant.container_id) or (grant.container_id,))
-            if one in self._classified
-        ]
-        containers = {one: books.affinity.residents.container(one) for one in members}
+    def lost_of(
+        self,
+        driven_out: Sequence[Grant],
+        after: Books,
+        unsettled: Collection[ContainerId] = frozenset[ContainerId](),
+    ) -> Sequence[Lost]:
+        """The rules lost by some that are driven out.
+
+        `unsettled`: those of whom it is open where they go; it counts of no rule who is among them.
+        """
+        books, containers = self._books, self._members(driven_out, after)
         # Where everybody is shows once it is told: until then the rules say the same of all.
         look = self._look(after, containers)
         for grant in driven_out:
@@ -88,16 +143,30 @@ class Displacement:
                 # A pen stays with its pool, and is where everybody is who is left nothing there.
                 _settle(grant, look, after)
         after.pinner = copy(books.pinner)
-        told = {one: Pinning(cpus=_cpus_left(one, after)) for one in members}
+        told = {one: Pinning(cpus=_cpus_left(one, after)) for one in containers}
         after.pinner.last_told = {**books.pinner.last_told, **told}
         then, now = self._look(after, containers), self._look(books, containers)
         lost: list[Lost] = []
         for container_id, container in containers.items():
             broken = _insisting(container_id, then, after)
+            if unsettled:
+                broken = _beside_others(broken, unsettled)
             rules = _lost(broken, _insisting(container_id, now, books)) if broken else ()
             if rules:
                 lost.append(Lost(container, rules))
         return lost
+
+    def _members(
+        self, driven_out: Sequence[Grant], after: Books
+    ) -> Mapping[ContainerId, Container]:
+        """The containers, of pens those in them, that are driven out."""
+        find = self._books.affinity.residents.container
+        return {
+            one: find(one)
+            for grant in driven_out
+            for one in (after.ledger.members(grant.container_id) or (grant.container_id,))
+            if one in self._classified
+        }
 
     def _look(self, books: Books, containers: Mapping[ContainerId, Container]) -> RuleLook:
         return RuleLook(books, containers, self._classified, Judge(books, books.config))
@@ -142,6 +211,18 @@ class TrialDisplacement:
             self.were_many = True
             return None
         return [one.container.id for one in displacement.lost_of(bound, after)]
+
+
+def _insists(rules: PlacementRules) -> bool:
+    return bool(rules.required) and rules.on_unsatisfiable is not OnUnsatisfiable.DEGRADE
+
+
+def _beside_others(
+    rules: Iterable[Restriction], but: Collection[ContainerId]
+) -> Sequence[Restriction]:
+    """The rules that do not hold beside others than these."""
+    left = [(one, [other for other in one.blockers if other.id not in but]) for one in rules]
+    return [one.beside(others) for one, others in left if others]
 
 
 def _insisting(container_id: ContainerId, look: RuleLook, books: Books) -> Sequence[Restriction]:

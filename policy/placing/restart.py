@@ -15,11 +15,10 @@ from ..model.grant import Dropped, Grant, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from .classifier import Classified
-from .departures import Needed
-from .displacement import Displacement, Lost
+from .displacement import Displacement, Lost, lost_text
 from .growth import held_back, kept_in
 from .judging.judgement import Judgement
-from .judging.restriction import TOLD_MAX, Restriction, names_text
+from .judging.restriction import Restriction, names_text
 from .nearby import Nearby, reaches
 from .openings.crowds import standing_cpus
 from .openings.known_breaches import left_within, own_anew, staying
@@ -90,13 +89,20 @@ class RestartPlacer:
         spared: dict[ContainerId, Lost] = {}
         placement = self._placer.plan(request, weights, judgement)
         while isinstance(placement, Placement) and placement.decided_by == ROOM_MADE:
+            some = self.displacement.some_lost(placement.booking, judgement)
+            if some is not None:
+                ids = [*spared, *(one.container.id for one in some.lost)]
+                without = self._placer.plan(request, weights, judgement, ids)
+                if isinstance(without, Failure):
+                    # Whoever else has to keep a cpu leaves no more.
+                    return without.because_of(f"{_LEFT_NONE} {some.text}")
             lost = self.displacement.lost(placement.booking, judgement)
             if all(one.container.id in spared for one in lost):
                 break
             spared |= {one.container.id: one for one in lost}
             placement = self._placer.plan(request, weights, judgement, spared)
         if spared and isinstance(placement, Failure):
-            return placement.because_of(_lost_text(_LEFT_NONE, tuple(spared.values())))
+            return placement.because_of(f"{_LEFT_NONE} {lost_text(tuple(spared.values()))}")
         return placement
 
     def _again(
@@ -286,7 +292,7 @@ class RestartPlacer:
         if other is not None:
             return other
         had = f"{CpuSet(own)} that it had before its restart would have to leave them:"
-        return failure.because_of(_lost_text(f"who shares the CPUs {had}", lost))
+        return failure.because_of(f"who shares the CPUs {had} {lost_text(lost)}")
 
     def _on_others(
         self,
@@ -387,13 +393,3 @@ class RestartPlacer:
         """A mask of the cpus that a grant stands for."""
         cpus = self._books.pinner.pool_cpus.of(grant)
         return self._placer.wherever(grant.container_id) if cpus is None else cpus.mask
-
-
-def _lost_text(what: str, lost: Sequence[Lost]) -> str:
-    """What would become of residents, the rules that would break by it, and who could make room."""
-    broken = {rule.name: rule.unmet_text for one in lost for rule in one.rules}
-    told = list(broken.values())[:TOLD_MAX]
-    if more := len(broken) - len(told):
-        told.append(f"and {more} more rules")
-    others = tuple([one.container for one in lost])
-    return f"{what} {'; '.join(told)} — to make room, stop or move {Needed.SOME.text(others)}"

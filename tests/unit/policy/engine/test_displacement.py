@@ -3,10 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Resources
 from pinfold.policy.placing.restart import MADE_WAY
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.counted_calls import count_calls
 from tests.unit.policy.engine.ruled_pods import (
     apart,
     container_of,
@@ -117,6 +119,38 @@ def test_nobody_who_asks_for_no_cpu_is_driven_to_where_its_rule_that_insists_bre
         said = f"would be left none where rules hold: {told} — to make room, stop or move {it.path}"
         assert said in reason(decision)
     engine.check()
+
+
+def test_of_very_many_whom_one_would_drive_out_some_are_looked_at_that_keep_their_cpus() -> None:
+    few, many = (_refusal_beside(count) for count in (97, 297))
+    assert many < few + 200 * 20
+
+
+def _refusal_beside(count: int) -> int:
+    """The calls of a refusal beside so many who ask for no cpu and may be in one NUMA node."""
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    here = {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+    placed(engine, container_of("other", 1, annotations=here))
+    rules = apart(term("numa", "other"))
+    for number in range(count):
+        engine.create(container_of(f"it{number}", 0, rules, fails=True))
+    large = container_of("large", 6)
+    told: list[Decision] = []
+    calls = count_calls(lambda: told.append(engine.create(large)))
+    said = reason(told[0])
+    assert "anti-affinity at numa to app=other (affinity.pinfold.dev/pod:1) of default/it0" in said
+    named = "default/it0/main, default/it7/main, default/it14/main, default/it21/main"
+    if count == 97:
+        assert said.endswith(
+            f"and maybe more rules — to make room, stop or move some of {named} and 93 more"
+        )
+    assert cpus(engine, container_of("it5")) == "4-7"
+    # Without all of those it has a place.
+    engine.remove(large.id)
+    for number in range(count):
+        ended(engine, container_of(f"it{number}"))
+    placed(engine, large)
+    return calls
 
 
 def test_a_pen_that_somebody_is_back_to_drives_out_nobody_whom_a_rule_keeps_there() -> None:
