@@ -74,16 +74,20 @@ class Lineup(Struct, frozen=True, kw_only=True):
 
     def feasible_pools(self) -> Pools:
         """The pools that nothing speaks against, as a mask."""
-        ids, zones = self.contest.ids, self.zones
-        found = all_pools(len(ids))
-        for demand in self.demands:
-            # Pool by pool in C: most lineups have hundreds, and most of these have room.
-            found &= pools_where(map(demand.wanted.__le__, demand.available))
+        ids, zones, found = self.contest.ids, self.zones, self.roomy_pools()
         for closed in (self.rules, self.strict):
             if closed:
                 found &= ~pools_of(closed, len(ids))
         if zones is not self.contest.zones:
             found &= pools_where(isinstance(one, ZoneSummary) for one in zones)
+        return found
+
+    def roomy_pools(self) -> Pools:
+        """The pools that fall short of nothing, whatever else speaks against them, as a mask."""
+        found = all_pools(len(self.contest.ids))
+        for demand in self.demands:
+            # Pool by pool in C: most lineups have hundreds, and most of these have room.
+            found &= pools_where(map(demand.wanted.__le__, demand.available))
         return found
 
     def candidates(self) -> tuple[Rank | Dropped, ...]:

@@ -107,22 +107,20 @@ class PlaceFinder:
                 return choice
             rules = judgement.restrictions()
             return structs.replace(choice, region=reserved_region(rules, self._books))
-        found = self._chosen(search, pools, strict)
+        if not any(pools.roomy):
+            # Rules leave no more than there is without them, whoever makes way for whom.
+            return self._in_room_made(request, facts, pools, strict) or pools.within(strict)
+        found = self._chosen(search, pools, strict) or self._cleared(search, pools)
+        found = found or self._in_room_made(request, facts, pools, strict)
         if found is not None:
             return found
-        found = self._cleared(search, pools)
-        if found is not None:
-            return found
-        found = self._in_room_made(request, facts, pools, strict)
-        if found is not None:
-            return found
-        openings = degraded(search)
+        openings = degraded(search, pools.roomy)
         if openings is None:
             return pools.within(strict)
         found = self._chosen(search, pools, openings)
         alone = _without_companions(search) if found is None else None
         if alone is not None:
-            openings = degraded(alone)
+            openings = degraded(alone, pools.roomy)
             found = self._chosen(alone, pools, openings) if openings else None
         found = self._conceded(search, pools, found) or found
         if found is None:

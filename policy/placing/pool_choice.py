@@ -1,6 +1,7 @@
 """Choosing a pool: which pools are feasible for a request, and the rank of each of them."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Final, TypeGuard
 
 from msgspec import Struct
@@ -174,6 +175,11 @@ class Candidates:
             demands = _exact_demands(self._request, self._ledger, rough.demands, isolated)
             self._exact = replace(rough, demands=demands)
         return self._exact
+
+    @cached_property
+    def roomy(self) -> Sequence[int]:
+        """By pool id 1 where it has enough by its own numbers, else 0: there nothing ever fits."""
+        return self._rough.roomy_pools().to_bytes(len(self._rough.names), "little")
 
     def has_any(self, openings: Openings | None = None) -> bool:
         """Whether some pool of those that rules leave, where they count, has what is asked for."""

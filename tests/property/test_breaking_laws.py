@@ -263,7 +263,7 @@ def test_where_few_parts_are_tried_together_a_pool_has_a_place_all_the_same(
     chance = Chance(seed)
     search = chance.search()
     asked = dataclasses.replace(search)
-    every, found = degraded(search), degraded(asked, tried_together)
+    every, found = degraded(search), degraded(asked, tried_together=tried_together)
     assert every is not None
     assert found is not None
     assert set(found.dropped) == set(every.dropped)

@@ -6,8 +6,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from msgspec import Struct, field
-
 from ...model.grant import Dropped
 from ..judging.restriction import Restriction
 from .breaking_costs import (
@@ -17,7 +15,7 @@ from .breaking_costs import (
     BreakingCosts,
     BrokenPart,
     Family,
-    Ordered,
+    Nest,
     distinct,
 )
 from .broken_unions import UnionSearch, Whole
@@ -41,10 +39,15 @@ _COST: Final = attrgetter("cost")
 _REGION: Final = attrgetter("region")
 
 
-def degraded(search: OpeningSearch, tried_together: int = TRIED_TOGETHER_MAX) -> Openings | None:
+def degraded(
+    search: OpeningSearch,
+    roomy: Sequence[int] | None = None,
+    tried_together: int = TRIED_TOGETHER_MAX,
+) -> Openings | None:
     """The places where no rule breaks that must not, and as few as possible of the others.
 
-    None where all of them insist. `tried_together`: see `TRIED_TOGETHER_MAX`.
+    None where all of them insist. `roomy`: by pool id 0 where none need be found, as nothing fits.
+    `tried_together`: see `TRIED_TOGETHER_MAX`.
     """
     known = _breaking_of(search, tried_together)
     if known is None:
@@ -56,6 +59,10 @@ def degraded(search: OpeningSearch, tried_together: int = TRIED_TOGETHER_MAX) ->
     likings: dict[int, int] = {}
     # A pool comes before the one around it.
     for pool_id in range(len(best)):
+        if roomy is not None and not roomy[pool_id]:
+            if pool_id not in closed:
+                breaking.pass_over(pool_id)
+            continue
         found = None if pool_id in closed else breaking.least_broken(pool_id)
         if found is not None:
             unmet[pool_id] = found.cost + costs.of_pool(pool_id)
@@ -111,23 +118,6 @@ def _objects(rule: Restriction, search: OpeningSearch, pool_id: int) -> bool:
     )
 
 
-class _Nest(Struct):
-    """The parts of regions in a pool."""
-
-    held: list[BrokenPart] = field(default_factory=list[BrokenPart])
-    """Parts that no pool inside holds the whole of."""
-    pieces: list[BrokenPart] = field(default_factory=list[BrokenPart])
-    """What it has of parts that are not wholly in it."""
-    count: int = 0
-    """How many it has, those held in pools inside as well, but no pieces."""
-    broken: int = 0
-    """The rules that break on some of those."""
-    best: BrokenPart | None = None
-    """The first of them by cost and rank that may fit, where ranks are the same everywhere."""
-    ends: Sequence[Ordered] = ()
-    """The two of them that are tried together first, and the one that is added last."""
-
-
 class _Breaking:
     """The parts of pools that break the fewest rules.
 
@@ -150,7 +140,7 @@ class _Breaking:
         self._everything = reduce(int.__or__, regions, 0)
         self._has_unions = self._ranks_all = False
         """Whether a pool has several parts of one region, and whether each gets a rank at once."""
-        self._nests = [_Nest() for _ in search.tree.pools]
+        self._nests = [Nest() for _ in search.tree.pools]
         # Which cpus are left is to be the same for all pools, and for each part at least one.
         self._may_be_narrow = (
             self._is_one_region
@@ -280,7 +270,17 @@ class _Breaking:
                 return union
         return self._unions.least(pool_id, self._by_region(self._wide_parts(pool_id)), found)
 
-    def _roughly_least(self, pool_id: int, nest: _Nest, count: int) -> BrokenPart | None:
+    def pass_over(self, pool_id: int) -> None:
+        """Look at no part of a pool; those of later ones are tried together, or not, as after it.
+
+        Whatever is found there.
+        """
+        nest, mask = self._nests[pool_id], self._search.tree.masks[pool_id]
+        if self._has_unions and self._search.may_fit(pool_id, self._everything & mask):
+            count = nest.count + len(nest.pieces) + self._narrow.count(mask)
+            self._left_to_try -= count if count > 1 else 0
+
+    def _roughly_least(self, pool_id: int, nest: Nest, count: int) -> BrokenPart | None:
         """A single part of a pool that fits, the best of them, or else all of its only region.
 
         All of it also where that costs no more, unless likings tell them apart: these are dear.
@@ -308,7 +308,7 @@ class _Breaking:
         return [list(some) for _, some in groupby(parts, _REGION)]
 
     def _least_single(
-        self, pool_id: int, nest: _Nest, count: int, closures: int
+        self, pool_id: int, nest: Nest, count: int, closures: int
     ) -> BrokenPart | None:
         """The best part where parts are together only if no more rules break by that.
 

@@ -5,7 +5,7 @@ from functools import reduce
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ....topology.model.machine import Level
 from ....topology.sets.cpuset import iter_bits
@@ -43,6 +43,23 @@ class BrokenPart(Struct):
 
 Ordered = tuple[int, int, int]
 """The place of a part among those that are tried together, its cpus, and the rules that break."""
+
+
+class Nest(Struct):
+    """The parts of regions in a pool."""
+
+    held: list[BrokenPart] = field(default_factory=list[BrokenPart])
+    """Parts that no pool inside holds the whole of."""
+    pieces: list[BrokenPart] = field(default_factory=list[BrokenPart])
+    """What it has of parts that are not wholly in it."""
+    count: int = 0
+    """How many it has, those held in pools inside as well, but no pieces."""
+    broken: int = 0
+    """The rules that break on some of those."""
+    best: BrokenPart | None = None
+    """The first of them by cost and rank that may fit, where ranks are the same everywhere."""
+    ends: Sequence[Ordered] = ()
+    """The two of them that are tried together first, and the one that is added last."""
 
 
 class Family(NamedTuple):
