@@ -1,6 +1,6 @@
 """Shares that shift: containers that others' places narrow, or drive out of their pool's cpus."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -16,6 +16,7 @@ from ..model.grant import Grant, PoolId
 from ..model.pinning import Change
 from ..model.request import CpuType
 from ..placing.growth import (
+    KeptAway,
     breaks_a_rule,
     held_back,
     homeless,
@@ -23,7 +24,6 @@ from ..placing.growth import (
     kept_in,
     kept_where_lent,
     narrowed_beside,
-    narrowed_for,
     wider_place,
 )
 from ..placing.judging.judge import Judge
@@ -107,20 +107,25 @@ class ShiftedShares:
             rule.term.includes(owner, containers[one]) for owner, rule in waiting for one in members
         )
 
-    def _is_kept(self, held_as: ContainerId, ended: Sequence[ContainerId]) -> bool:
+    def _is_kept(self, held_as: ContainerId, ended: Iterable[KeptAway]) -> bool:
         """Whether one is narrow for another that has ended, and would not make way once more."""
-        is_free = may_make_way((held_as,), self._books)
-        if is_free and not self._is_awaited(held_as, self._roster.affinity_of_ended()):
+        # Most are narrow for nobody who has: of the others it takes long to tell.
+        if not any(one.is_narrowed(held_as) for one in ended):
             return False
-        return any(held_as in self._narrowed_for(one) for one in ended)
+        is_free = may_make_way((held_as,), self._books)
+        return not is_free or self._is_awaited(held_as, self._roster.affinity_of_ended())
 
     def _narrowed_for(self, gone: ContainerId) -> Iterator[ContainerId]:
         """Narrowed containers, and pens, that rules keep from the domains of one that is gone."""
+        kept = self._kept_away(gone) if self._books.ledger.narrowed.ids else None
+        return iter(()) if kept is None else kept.narrowed()
+
+    def _kept_away(self, gone: ContainerId) -> KeptAway | None:
         known = self._roster.classified.get(gone)
-        if not self._books.ledger.narrowed.ids or known is None:
-            return iter(())
+        if known is None:
+            return None
         container = self._roster.containers[gone]
-        return narrowed_for(container, known.placement, self._left_by(container), self._books)
+        return KeptAway.by(container, known.placement, self._left_by(container), self._books)
 
     def _left_by(self, gone: Container) -> int:
         """A mask of the cpus that a container, or its pen, had; all where that is not known."""
@@ -139,7 +144,9 @@ class ShiftedShares:
         `free`: those that would make way again. `forgotten`: one that has ended for good.
         """
         ledger, decisions, effort = self._books.ledger, self._roster.decisions, 0
-        ended = [one.id for one in self._roster.ended() if one.id != forgotten]
+        gone = [one.id for one in self._roster.ended() if one.id != forgotten]
+        # The same for all who are due: those that are widened narrow nobody's rules.
+        ended = list(filter(None, map(self._kept_away, gone))) if self._due else []
         scenes: dict[ContainerId | None, Scene] = {}
         while self._due and effort < _EFFORT_MAX:
             held_as = next(iter(self._due))
