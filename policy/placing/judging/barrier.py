@@ -1,6 +1,6 @@
 """Barriers: required anti-affinity of residents that is about a newcomer."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Final
@@ -17,6 +17,13 @@ _COLON: Final = ": "
 _COLON_JOINED: Final = "{}: {}".format
 
 
+class Worded(Struct, frozen=True):
+    """The paths of owners that were asked for so far, and the owners by these."""
+
+    paths: dict[ContainerId, str] = field(default_factory=dict[ContainerId, str])
+    owners: dict[str, list[ContainerId]] = field(default_factory=dict[str, list[ContainerId]])
+
+
 class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
     """Owners of a standing rule that insist on it alike: the same of many rules."""
 
@@ -26,8 +33,8 @@ class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
     can_break: bool
     are_systems: bool
     """Whether they are of the system: what they block is not limited."""
-    worded: dict[ContainerId, str] = field(default_factory=dict[ContainerId, str])
-    """The paths of owners that were asked for so far, also by others that share it."""
+    worded: Worded = field(default_factory=Worded)
+    """The paths, also those that others asked for who share it."""
 
     @classmethod
     def of(
@@ -35,7 +42,7 @@ class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
         presence: Mapping[ContainerId, tuple[Container, int]],
         can_break: bool,
         are_systems: bool,
-        worded: dict[ContainerId, str] | None = None,
+        worded: Worded | None = None,
     ) -> "BarrierOwners":
         """The owners of which each runs on these cpus. `worded`: paths, to be added to."""
         everywhere = 0
@@ -46,7 +53,7 @@ class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
             cpus=everywhere,
             can_break=can_break,
             are_systems=are_systems,
-            worded={} if worded is None else worded,
+            worded=Worded() if worded is None else worded,
         )
 
     @cached_property
@@ -62,15 +69,29 @@ class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
         """The owners themselves; never none."""
         return tuple([owner for owner, _ in self.presence.values()])
 
+    def by_path(
+        self, paths: Collection[str] | None = None
+    ) -> Iterable[tuple[str, tuple[Container, int]]]:
+        """The path of each with its place, in their order; of those alone that have such paths."""
+        presence, every_path = self.presence, self._paths
+        some: Iterable[ContainerId] = presence
+        if paths is not None:
+            # What is told is of few of them.
+            found = {one for path in paths for one in self.worded.owners.get(path, ())}
+            found &= presence.keys()
+            some = found if len(found) < 2 else list(filter(found.__contains__, presence))
+        # They may be many: a call for each would be most of the work.
+        return zip(map(every_path.__getitem__, some), map(presence.__getitem__, some), strict=True)
+
     @cached_property
-    def paths(self) -> tuple[str, ...]:
-        """The path of each, in the same order."""
-        worded = self.worded
-        for owner_id, (owner, _) in self.presence.items():
-            # The same owners may be of many rules, about one container after another.
-            if owner_id not in worded:
-                worded[owner_id] = owner.path
-        return tuple([worded[one] for one in self.presence])
+    def _paths(self) -> Mapping[ContainerId, str]:
+        """The paths of these owners, and of others."""
+        paths, owners = self.worded.paths, self.worded.owners
+        # The same owners may be of many rules, about one container after another.
+        for owner_id in self.presence.keys() - paths.keys():
+            path = paths[owner_id] = self.presence[owner_id][0].path
+            owners.setdefault(path, []).append(owner_id)
+        return paths
 
     @cached_property
     def names(self) -> str:
@@ -125,8 +146,8 @@ class Barrier(Struct, frozen=True, kw_only=True):
         """
         concerned = -1 if cpus == -1 else self.domains.covering(self.level, cpus)
         place = a_level(self.level)
-        for path, (owner, presence) in zip(self.insisting.paths, self.owners.values(), strict=True):
-            if not presence & concerned or (paths is not None and path not in paths):
+        for path, (owner, presence) in self.insisting.by_path(paths):
+            if not presence & concerned:
                 continue
             yield Restriction(
                 text=self.text,

@@ -10,7 +10,7 @@ from ...model.container import Container, ContainerId
 from ...model.request import CpuType
 from ...rules.podaffinity.standing_rules import StandingRule
 from ..wishes.cpu_demand import SYSTEM_NAMESPACE
-from .barrier import BarrierOwners
+from .barrier import BarrierOwners, Worded
 
 # Members of an enum are looked up by a call of Python.
 _DEGRADE: Final = OnUnsatisfiable.DEGRADE
@@ -36,7 +36,7 @@ class Scene:
         self._taken_up: dict[ContainerId, None] = {}
         self._present: dict[_Stance, dict[ContainerId, tuple[Container, int]]] = {}
         """Containers that hold something, with the cpus on which they are."""
-        self._worded: dict[ContainerId, str] = {}
+        self._worded = Worded()
 
     def expect(self, rules: Iterable[StandingRule]) -> None:
         """Look at once where the owners of several rules are. Those of equal owners count once."""

@@ -107,6 +107,17 @@ def test_the_path_of_an_owner_is_worded_once_for_all_rules() -> None:
     [before] = scene.owners(crowd(found, "weak-1"))
     [after] = scene.owners(crowd(found, "weak-1", "weak-2"))
 
-    assert before.paths == ("default/weak-1/c",)
-    assert after.paths == ("default/weak-1/c", "default/weak-2/c")
-    assert before.paths[0] is after.paths[0]
+    first, both = ([path for path, _ in some.by_path()] for some in (before, after))
+    assert first == ["default/weak-1/c"]
+    assert both == ["default/weak-1/c", "default/weak-2/c"]
+    assert first[0] is both[0]
+
+
+def test_owners_are_found_by_their_paths_in_their_own_order() -> None:
+    found = books()
+    [owners] = Scene(found).owners(crowd(found, "weak-1", "weak-2"))
+
+    assert [*owners.by_path(["default/firm-1/c"])] == []
+    assert [path for path, _ in owners.by_path(["default/weak-2/c"])] == ["default/weak-2/c"]
+    both = ["default/weak-2/c", "default/firm-1/c", "default/weak-1/c"]
+    assert [path for path, _ in owners.by_path(both)] == ["default/weak-1/c", "default/weak-2/c"]
