@@ -95,6 +95,13 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         return len(self.own) + len(self.barriers) + len(self.passed) + len(self.inside)
 
     @property
+    def crowd(self) -> int:
+        """The number of containers at most that stand in the way of one of these rules."""
+        sizes = [len(one.blockers) for one in (*self.own, *self.inside)]
+        sizes += [len(one.owners) for one in (*self.barriers, *self.passed)]
+        return max(sizes, default=0)
+
+    @property
     def blocked(self) -> int:
         """A mask of the cpus that some required rule keeps the newcomer from."""
         mask = 0

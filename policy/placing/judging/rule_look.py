@@ -19,6 +19,9 @@ EFFORT_OF_ONE: Final = 8
 _EFFORT_OF_SPREAD: Final = 4
 """And that for each rule for which all containers that it counts are counted in all domains."""
 
+_CROWD: Final = 96
+"""Where rules keep more than these away, or are of more, it is one more for each so many."""
+
 
 class RuleLook:
     """A look at containers one after another, while nobody changes places."""
@@ -98,6 +101,8 @@ class RuleLook:
             self._scenes[pen_id],
             has_pulls=False,
         )
-        self.effort += EFFORT_OF_ONE + (judgement.effort if judgement is not None else 0)
+        self.effort += EFFORT_OF_ONE
+        if judgement is not None:
+            self.effort += judgement.effort + judgement.crowd // _CROWD
         self.effort += _EFFORT_OF_SPREAD * len(classified.placement.spread)
         return judgement

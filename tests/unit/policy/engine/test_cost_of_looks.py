@@ -61,3 +61,16 @@ def _calls_of_the_departure_of_a_shop(webs: int) -> int:
         rule = {"topologyKey": "socket", "labelSelector": {"matchExpressions": [absent, _IS_SHOP]}}
         engine.create(container_of(f"fan{n}", 0.01, near(rule)))
     return count_calls(lambda: engine.stop(shop.id))
+
+
+def test_a_turn_looks_at_fewer_owners_where_each_is_apart_from_hundreds() -> None:
+    few, many = (_owners_in_one_turn(webs) for webs in (50, 400))
+    assert (few, many) == (20, 14)
+
+
+def _owners_in_one_turn(webs: int) -> int:
+    engine = engine_of("socket:1 numa:1 core:8 thread:2 mem:32G")
+    rules = {"podAntiAffinity": {LASTING: [term("core", "web")]}}
+    for number in range(webs):
+        engine.create(container_of(f"web{number}", 0.01, rules, app="web"))
+    return len(engine.look_at_rules())
