@@ -1,5 +1,6 @@
 """Restrictions: what one required rule leaves to a newcomer of the cpus and pools."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -17,6 +18,7 @@ TOLD_MAX: Final = 16
 """So many rules that do not hold at a container, or do not count for it, are told."""
 _NAMES_SHOWN: Final = 4
 _TOGETHER: Final = "in one "
+_AND_MORE: Final = re.compile(r" and ([0-9]{1,9}) more\Z")
 
 
 class Restriction(Struct, frozen=True, kw_only=True):
@@ -152,7 +154,10 @@ def named_in(reasons: Iterable[str]) -> tuple[set[str], int]:
     """The names in texts of `together_text`, and how many more there are."""
     names, more = set[str](), 0
     for reason in reasons:
-        shown, _, count = reason.partition(" with ")[2].partition(" and ")
+        shown = reason.partition(" with ")[2]
+        # Only Kubernetes lets nobody have a name with blanks: other clients of a runtime do.
+        if counted := _AND_MORE.search(shown):
+            shown = shown[: counted.start()]
+            more += int(counted[1])
         names.update(shown.split(", "))
-        more += int(count.removesuffix(" more") or 0)
     return names, more

@@ -116,3 +116,16 @@ def test_who_wanted_to_be_with_one_that_is_gone_tells_no_name_of_it() -> None:
     assert engine.decisions[friend.id].unmet[0].endswith("with default/web/main")
     engine.stop(web.id)
     assert engine.decisions[friend.id].unmet[0].endswith("a container that it is about")
+
+
+@pytest.mark.parametrize("name", ["a and b", "a with b", "a, b", "a and 9 more", " and ", ": "])
+def test_names_that_only_other_clients_of_a_runtime_give_are_told_like_all_others(
+    name: str,
+) -> None:
+    engine = engine_of(ONE_NODE)
+    odd, other = (structs.replace(WEB, id=ContainerId(one), name=one) for one in (name, "other"))
+    for one in (odd, other, ALONE):
+        placed(engine, one)
+    assert unmet(engine, ALONE)[0] == (TEXT.replace("web/main", f"web/{name}, default/web/other"),)
+    engine.stop(other.id)
+    assert unmet(engine, ALONE)[0] == (TEXT.replace("web/main", f"web/{name}"),)
