@@ -128,6 +128,10 @@ class KeptCpus:
         """Cpus that were somebody's own are spare."""
         self._full.give(cpus)
         self.spare |= cpus
+        for cpu in iter_bits(cpus) if self._asking.counts else ():
+            # Others had all cpus of some sets of which one is asked for: now one can be kept.
+            for one in self._asking.with_cpu(cpu):
+                self._keep_one(one)
 
     def spared(self, cpus: int, count: int) -> int:
         """A mask of some of these cpus, so many if there are, that may be taken all at once.
@@ -205,6 +209,7 @@ class KeptCpus:
         assert self._asking.counts == fresh._asking.counts
         assert self.spare | self._kept == fresh.spare | fresh._kept
         assert not self.spare & self._kept
+        assert all(one & self._kept or not one & self.spare for one in self._asking.counts)
         assert self._milli() == fresh._milli() or self.short_milli or fresh.short_milli
         for cpu in iter_bits(self._kept):
             assert self._left[cpu] == _CPU_MILLI - sum(self._users[cpu].values())
@@ -240,12 +245,9 @@ class KeptCpus:
         return 0, 0
 
     def _keep_one(self, cpus: int) -> bool:
-        if not cpus & self._kept:
-            new = cpus & self.spare
-            if not new:
-                return False
+        if not cpus & self._kept and (new := cpus & self.spare):
             self._open(new & -new)
-        return True
+        return bool(cpus & self._kept)
 
     def _release(self, cpu: int) -> int:
         """Let a kept cpu be nobody's; 0, or the cpus around of which then too few are left."""

@@ -85,3 +85,11 @@ def test_nobody_is_looked_at_behind_those_who_wait_once_one_of_them_has_room(
     found = kept(shares, "0-247")
     assert not found.short_milli
     assert found.grantable(0, CpuSet.parse("240-247").mask, 1000) == 1000
+
+
+def test_of_a_set_of_which_others_had_all_cpus_one_is_kept_once_they_give_some_back() -> None:
+    wanted = {"0-1": 0, "1": 0, "0-3": 0}
+    found, given = kept(wanted, free="2-3"), CpuSet.parse("0-1").mask
+    found.give(given)
+    assert found.spared(given, 2) == CpuSet.parse("0").mask
+    found.check(kept(wanted))
