@@ -185,11 +185,9 @@ class RestartPlacer:
         if not (is_kept or (is_room and not ledger.spare_cpus.are_kept)):
             return None
         placement = self._kept(placement, judgement, cpus, narrowed)
-        told: Sequence[Restriction] = judgement.told_at(cpus, self._tree.around(pool_id, cpus))
-        if narrowed:
-            told = self._near(told, cpus, own, reaches(narrowed, self._ledger))
+        told = judgement.told_at(cpus, self._tree.around(pool_id, cpus))
         # Of rules that keep containers apart those are left that do not bind it.
-        broken = tuple(one for one in told if one.closed_pools or one.blockers)
+        broken = self._near(told, cpus, own, reaches(narrowed, self._ledger))
         return replace(placement, broken=broken)
 
     def _make_way(

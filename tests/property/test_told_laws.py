@@ -180,6 +180,14 @@ def test_what_is_told_of_who_comes_or_changes_is_what_does_not_hold(seed: int) -
     TellingWorld(MACHINES[seed % len(MACHINES)], seed).live(STEPS)
 
 
+def test_who_is_back_on_its_own_cpu_is_told_no_rule_of_those_who_leave_it() -> None:
+    """They came onto the cpu while it was away, and nobody has to make way for it besides."""
+    world = TellingWorld(MACHINES[3], 58)
+    for _ in range(STEPS // 2):
+        world.live(4)
+        world.random.shuffle([*world.pods])
+
+
 def saved(engine: Engine) -> State:
     """The state of an engine as it is read from a file."""
     return parse_state(Path("state.json"), msgspec.json.encode(SavedStates().of(engine.snapshot())))
