@@ -123,6 +123,9 @@ class World:
                 (event,) = self.random.choices(*zip(*events, strict=True))
                 event()
                 self.engine.check()
+                for one in self.pods.values():
+                    # What others are told of waits until nobody waits for the policy.
+                    self.engine.compact(one.id)
                 self.hold_told()
         except AssertionError:
             print(f"seed {self.seed}", self.machine, self.compat, *self.history, sep="\n")
