@@ -96,7 +96,7 @@ class Displacement:
         return self.lost_of(driven_out, after) if driven_out else ()
 
     def some_lost(self, booking: Booking, judgement: Judgement | None) -> SomeLost | None:
-        """The first residents of `lost` where very many are driven out; None without such.
+        """Residents of `lost`, some of them, where very many are driven out; None without such.
 
         Wherever those go that are driven out as well.
         """

@@ -123,7 +123,7 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def of_growth(self) -> "Judgement":
-        """The judgement with rules that do not block it: it need not come nearer than it is."""
+        """The judgement that counts passed rules, too: it need come no nearer than it is."""
         return replace(self, barriers=(*self.barriers, *self.passed), passed=())
 
     def of_a_restart(self) -> "Judgement":

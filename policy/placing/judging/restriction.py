@@ -155,7 +155,7 @@ def named_in(reasons: Iterable[str]) -> tuple[set[str], int]:
     names, more = set[str](), 0
     for reason in reasons:
         shown = reason.partition(" with ")[2]
-        # Only Kubernetes lets nobody have a name with blanks: other clients of a runtime do.
+        # Kubernetes allows no blanks in names; other clients of a runtime do.
         if counted := _AND_MORE.search(shown):
             shown = shown[: counted.start()]
             more += int(counted[1])
