@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from ...books.cpu_ledger import Ledger
-from ...model.request import Request
+from ...model.request import Isolation, Request
 from ..judging.judgement import Judgement
 
 
@@ -15,28 +15,50 @@ def sure_parts(
     parts: Mapping[int, Sequence[int]],
     regions: Sequence[int],
 ) -> Mapping[int, int]:
-    """The only parts of pools that have whole cpus enough for sure, 0 of those that have not.
+    """The only parts of pools that have what is asked for for sure, 0 of those that have not.
 
     By pool id. Looked at together: of a wide region there are hundreds.
     """
-    if not request.exclusive or request.shared_milli:
+    own, shared_milli = request.exclusive, request.shared_milli
+    # Then nothing is spare that its pool has not by its own numbers, and what is spare stays so.
+    are_kept = not ledger.narrowed.is_empty and ledger.spare_cpus.are_kept
+    if not request.total_milli or request.is_strict or request.isolation is Isolation.REQUIRED:
         return {}
-    if request.is_strict or request.wants_isolated:
+    if request.wants_isolated and ledger.free_isolated[-1]:
+        return {}
+    if shared_milli and not are_kept:
+        # What is promised on a part of a pool is told one by one.
         return {}
     everything = reduce(int.__or__, regions)
-    masks, left = ledger.tree.masks, ledger.free_sharable
-    if ledger.narrowed.is_empty:
-        cuts = ledger.cuts_within(everything)
-    else:
-        # They are spare whatever pools promised, too.
-        sure = everything & ledger.spare_cpus.sure
-        cuts = list(map(int.bit_count, map(sure.__and__, left)))
-    wanted, found = request.exclusive, dict[int, int]()
-    enough = wanted + judgement.owed_at_most
+    masks, left, room = ledger.tree.masks, ledger.free_sharable, ledger.room
+    counts = _counts(judgement, ledger, everything, own)
+    least, milli = own if are_kept else 0, 1000 * own + shared_milli
+    enough, found = own + -(-shared_milli // 1000), dict[int, int]()
     for pool_id, inside in parts.items():
         here = everything & masks[pool_id]
-        if cuts[pool_id] >= enough and inside[0] == here:
+        is_full = bool(shared_milli) and room.grantable_milli[pool_id] < milli
+        if is_full or room.sliceable[pool_id] < least:
+            found[pool_id] = 0
+        elif counts[pool_id] >= enough and inside[0] == here:
             found[pool_id] = here
-        elif (here & left[pool_id]).bit_count() < wanted:
+        elif (here & left[pool_id]).bit_count() < own:
             found[pool_id] = 0
     return found
+
+
+def _counts(judgement: Judgement, ledger: Ledger, cpus: int, own: int) -> Sequence[int]:
+    """Of each pool a number of some cpus that may be taken for sure, whatever is owed."""
+    counts, owed = _spare(ledger, cpus), judgement.owed_at_most if own else 0
+    if not owed:
+        return counts
+    # Few of the cpus that may be owed are in one pool, or few are owed in all.
+    beside = _spare(ledger, cpus & ~judgement.owed_ever)
+    return [max(some - owed, other) for some, other in zip(counts, beside, strict=True)]
+
+
+def _spare(ledger: Ledger, cpus: int) -> Sequence[int]:
+    if ledger.narrowed.is_empty:
+        return ledger.cuts_within(cpus)
+    # They are spare whatever pools promised, too.
+    sure = cpus & ledger.spare_cpus.sure
+    return list(map(int.bit_count, map(sure.__and__, ledger.free_sharable)))
