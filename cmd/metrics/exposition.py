@@ -112,6 +112,7 @@ class _Family:
         self._pieces: list[bytes] = [self._head]
         """What the last page was joined from: each second piece is a value."""
         self._values: Sequence[float] = ()
+        self._texts: Mapping[float, bytes] = {}
 
     def text_of_gauge(self, gauge: Gauge) -> bytes:
         """The lines of the values of a gauge, in their order."""
@@ -133,10 +134,11 @@ class _Family:
 
     def _lines(self, values: Sequence[float]) -> bytes:
         if values != self._values:
-            # Many cpus have the same one.
-            texts = {one: _text_of(one) for one in set(values)}
+            # Many cpus have the same one, and most values were on the last page, too.
+            last, different = self._texts, set(values)
+            texts = {one: last[one] if one in last else _text_of(one) for one in different}
             self._pieces[1::2] = map(texts.__getitem__, values)
-            self._values = values
+            self._values, self._texts = values, texts
         return b"".join(self._pieces)
 
     def _learn(self, series: Iterable[tuple[str, Mapping[str, str]]]) -> None:

@@ -63,8 +63,9 @@ class BrokenRules:
         decisions = self._policy().decisions
         for one in changes:
             decision = decisions.get(one.container_id)
-            if decision is not None:
-                before = self._told.get(one.container_id, _NONE)
+            before = self._told.get(one.container_id, _NONE)
+            # Most have no rule that does not hold, and had none before.
+            if decision is not None and (decision.unmet or before):
                 self._look_again(one.container_id, decision, before)
 
     def _look_again(

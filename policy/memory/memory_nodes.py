@@ -22,6 +22,10 @@ UNLIMITED_BYTES: Final = 1 << 62
 """Stands for the size of a node of unknown size."""
 
 
+_CAPACITIES_MAX: Final = 1024
+"""Zones whose capacity is kept: more than a machine has pools."""
+
+
 def _capacity(node: NumaNode) -> int:
     if node.memory_bytes is None:
         return UNLIMITED_BYTES
@@ -65,6 +69,8 @@ class MemoryNodes:
         self.kinds_present: Final = self.kinds(self.with_memory)
         self._distances = NumaDistances([node.id for node in nodes], distances)
         self._expansions: dict[int, int] = {}
+        self._capacities: dict[int, int] = {}
+        """By zone: placements and pages of metrics ask for those of pools again and again."""
         self.ordinary: Final[MemoryNodes] = (
             MemoryNodes(nodes, distances, only=self.with_memory & ~reserved) if reserved else self
         )
@@ -113,7 +119,13 @@ class MemoryNodes:
 
     def capacity(self, zone: int) -> int:
         """Bytes of ordinary memory of `zone`; `UNLIMITED_BYTES` or more where not known."""
-        return sum(self._size[node] for node in iter_bits(zone & self.with_memory))
+        found = self._capacities.get(zone)
+        if found is None:
+            found = sum([self._size[node] for node in iter_bits(zone & self.with_memory)])
+            if len(self._capacities) == _CAPACITIES_MAX:
+                self._capacities.clear()
+            self._capacities[zone] = found
+        return found
 
     def page_count(self, zone: int, page_bytes: int) -> int:
         """Number of huge pages of one size in `zone`."""
