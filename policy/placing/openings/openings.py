@@ -95,9 +95,10 @@ class OpeningSearch:
         """The best region of each pool that is not closed."""
         best = [0] * len(self.tree.pools)
         parts = self._parts(regions, closed, best)
-        are_many = len(parts) > _FEW_PARTS
         sure: Mapping[int, int] = {}
-        if are_many:
+        # What residents that make way are promised is in no ledger: it is told one by one.
+        is_told = self.narrowed is None or not self.request.shared_milli
+        if is_told and len(parts) > _FEW_PARTS:
             sure = sure_parts(self.request, self.judgement, self.ledger, parts, regions)
         for pool_id, inside in parts.items():
             if pool_id in sure:

@@ -20,7 +20,6 @@ def sure_parts(
     By pool id. Looked at together: of a wide region there are hundreds.
     """
     own, shared_milli = request.exclusive, request.shared_milli
-    # Then nothing is spare that its pool has not by its own numbers, and what is spare stays so.
     are_kept = not ledger.narrowed.is_empty and ledger.spare_cpus.are_kept
     if not request.total_milli or request.is_strict or request.isolation is Isolation.REQUIRED:
         return {}
@@ -30,19 +29,18 @@ def sure_parts(
         # What is promised on a part of a pool is told one by one.
         return {}
     everything = reduce(int.__or__, regions)
-    masks, left, room = ledger.tree.masks, ledger.free_sharable, ledger.room
-    counts = _counts(judgement, ledger, everything, own)
-    least, milli = own if are_kept else 0, 1000 * own + shared_milli
-    enough, found = own + -(-shared_milli // 1000), dict[int, int]()
+    masks, left, milli_left = ledger.tree.masks, ledger.free_sharable, ledger.room.grantable_milli
+    counts, enough = _counts(judgement, ledger, everything, own), own + -(-shared_milli // 1000)
+    milli, found = 1000 * own + shared_milli, dict[int, int]()
     for pool_id, inside in parts.items():
         here = everything & masks[pool_id]
-        is_full = bool(shared_milli) and room.grantable_milli[pool_id] < milli
-        if is_full or room.sliceable[pool_id] < least:
+        if (here & left[pool_id]).bit_count() < own:
+            found[pool_id] = 0
+        elif are_kept and milli_left[pool_id] < milli:
+            # Where all promises have room, no more is left of it, whoever moves on to where.
             found[pool_id] = 0
         elif counts[pool_id] >= enough and inside[0] == here:
             found[pool_id] = here
-        elif (here & left[pool_id]).bit_count() < own:
-            found[pool_id] = 0
     return found
 
 
