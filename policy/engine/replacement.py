@@ -3,7 +3,6 @@
 For a container by itself, or for a pen with all who are in it: the pen is the unit of a rule.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Final
@@ -22,16 +21,16 @@ from ..model.grant import Grant, PoolId, Refusal
 from ..model.request import Request
 from ..pens.pen_slices import rest_of
 from ..placing.classifier import Classified
+from ..placing.judging.evenness import COUNTING_MAX, counting_rules, made_uneven
 from ..placing.judging.judge import Judge
-from ..placing.judging.judgement import Judgement, bits
+from ..placing.judging.judgement import Judgement
 from ..placing.judging.near_blockers import NearBlockers
 from ..placing.judging.obstacles import obstacles
 from ..placing.judging.restriction import TOLD_MAX, names_text, wants_text
 from ..placing.mover import bound_to_place, immovable
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
-from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm, SpreadRule, is_lasting
-from ..rules.podaffinity.term_selection import instances, select_counted
+from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm, is_lasting
 from .decision import Decision
 from .penning import Penning
 from .roster import Roster
@@ -40,8 +39,6 @@ MENDED: Final = "mended"
 """What decides where a container goes whose unmet rules a move mends."""
 REPLACED: Final = "replaced"
 """What decides where a container goes whose rules had stopped to hold."""
-_COUNTING_MAX: Final = 8
-"""A container that more spread rules count stays: each rule costs two counts of all domains."""
 
 
 class Party(Struct, frozen=True):
@@ -154,10 +151,10 @@ def plan_replacement(
     grant = placement.booking.grant
     if followers := _left_alone(party, grant, books):
         return _failure(f"{followers} must be with it")
-    counting = _counting(party, books)
+    counting = counting_rules([one for one, _ in party.members.values()], books)
     if counting is None:
-        return _failure(f"more than {_COUNTING_MAX} different spread rules may count it")
-    if uneven := _made_uneven(party, grant, books, counting):
+        return _failure(f"more than {COUNTING_MAX} different spread rules may count it")
+    if uneven := made_uneven(party.members, _presence_after(grant, books), books, counting):
         return _failure(f"the spread of {uneven} would be uneven")
     wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
     offer = books.memory.offer(wanted, replaces=held.container_id)
@@ -281,104 +278,6 @@ def _presence_after(grant: Grant, books: Books) -> int:
         shared = books.ledger.share(grant.pool_id)
         cpus |= shared if grant.within is None else shared & grant.within.mask
     return cpus
-
-
-_Counting = Mapping[tuple[str, SpreadRule], Mapping[ContainerId, Container]]
-"""Spread rules with their owners, by namespace."""
-
-
-def _counting(party: Party, books: Books) -> _Counting | None:
-    """The required spread rules that count somebody of a party; None where they are too many."""
-    standing, found = (
-        books.standing,
-        dict[tuple[str, SpreadRule], Mapping[ContainerId, Container]](),
-    )
-    for container, _ in party.members.values():
-        namespace = container.pod.namespace
-        if standing.has_too_many_spreads(namespace):
-            return None
-        for rule, owners in standing.spread_about(container):
-            found[namespace, rule] = owners
-    return found if len(found) <= _COUNTING_MAX else None
-
-
-def _made_uneven(party: Party, grant: Grant, books: Books, rules: _Counting) -> str:
-    """The residents whose required spread rules hold, and would not with a party there.
-
-    O(rules x containers + owners).
-    """
-    after = _presence_after(grant, books)
-    found: dict[ContainerId, Container] = {}
-    for (namespace, rule), owners in rules.items():
-        evenness = _Evenness(namespace, rule, party, after, books)
-        for owner_id, owner in owners.items():
-            if owner_id not in party.members and evenness.is_lost(owner):
-                found[owner_id] = owner
-    return names_text(tuple(found.values()))
-
-
-class _Evenness:
-    """A required spread rule before and after a move; counted once for all of its owners."""
-
-    def __init__(
-        self, namespace: str, rule: SpreadRule, party: Party, after: int, books: Books
-    ) -> None:
-        residents = books.affinity.residents
-        self._rule = rule
-        self._books = books
-        self._counted = select_counted(residents, namespace, rule)
-        counted = tuple(residents.ids(self._counted))
-        self._before = dict(zip(counted, books.reaches(counted), strict=True))
-        moved = dict.fromkeys([one for one in counted if one in party.members], after)
-        self._after = {**self._before, **moved}
-        self._counts = self._count(self._before), self._count(self._after)
-        self._least = tuple([min(one.values(), default=0) for one in self._counts])
-        self._known: dict[tuple[int, bool, tuple[int, ...], tuple[int, ...]], bool] = {}
-
-    def _count(self, presence: Mapping[ContainerId, int]) -> dict[int, int]:
-        """The numbers of containers by domain; domains are bits."""
-        indexes, level = self._books.domains.indexes, self._rule.level
-        counts = dict.fromkeys(bits(indexes(level, self._books.supply.usable.mask)), 0)
-        for cpus, count in Counter(presence.values()).items():
-            for bit in bits(indexes(level, cpus)):
-                if bit in counts:
-                    counts[bit] += count
-        return counts
-
-    def is_lost(self, owner: Container) -> bool:
-        """Whether the rule of an owner holds, and would not any more."""
-        residents = self._books.affinity.residents
-        own = self._books.domains.indexes(self._rule.level, self._books.reach(owner.id))
-        itself = self._rule.counts_itself(owner)
-        # Of these its rule never speaks.
-        same = tuple(residents.ids(instances(residents, owner) & self._counted))
-        before, after = (
-            tuple([known[one] for one in same]) for known in (self._before, self._after)
-        )
-        # Most owners share the cpus of some pool.
-        key = own, itself, before, after
-        known = self._known.get(key)
-        if known is None:
-            holds, will_hold = (
-                self._is_even(number, own, itself, some)
-                for number, some in enumerate((before, after))
-            )
-            known = self._known[key] = holds and not will_hold
-        return known
-
-    def _is_even(self, number: int, own: int, itself: bool, uncounted: Sequence[int]) -> bool:
-        """Whether the rule of an owner holds before or after the move.
-
-        `uncounted`: cpus of those that it leaves out.
-        """
-        indexes, level = self._books.domains.indexes, self._rule.level
-        counts = self._counts[number]
-        less = Counter([bit for cpus in uncounted for bit in bits(indexes(level, cpus))])
-        left = {bit: counts[bit] - less[bit] for bit in bits(own) if bit in counts}
-        most = max(left.values(), default=0) + itself
-        fewer = [counts[bit] - count for bit, count in less.items() if bit in counts]
-        least = self._rule.least_of([self._least[number], *fewer], len(counts))
-        return most - least <= self._rule.max_skew
 
 
 def _failure(reason: str) -> Failure:
