@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from ...policy.engine.decision import Decision
+from ...policy.engine.decision import Decision, rule_names
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.counted_rules import RuleKind, counted_rules
 from ...policy.model.container import Container, ContainerId
@@ -111,10 +111,13 @@ def _rule_objection(snapshot: Snapshot, container: Container) -> str:
     if snapshot.decisions[container.id].unmet:
         # Where a rule does not hold, the policy looks whether it does in the other pool.
         return ""
-    if any(one.kind is RuleKind.REQUIRED for one in counted_rules(snapshot, container)):
-        # A move looks at room alone, and must not break what was promised.
-        return "a required rule says where it is"
-    return ""
+    required = [one for one in counted_rules(snapshot, container) if one.kind is RuleKind.REQUIRED]
+    for one in required:
+        if f"{one.text} of {one.owner.path}" in rule_names(snapshot.decisions[one.owner.id].unmet):
+            # So it does where one that is about it does not hold.
+            return ""
+    # A move looks at room alone, and must not break what was promised.
+    return "a required rule says where it is" if required else ""
 
 
 def _broken_promise(

@@ -254,20 +254,20 @@ class Allocator:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
         classified = self.roster.classified[container_id]
         grant = self.books.ledger.grants[container_id]
-        if (told := self.roster.decisions[container_id].unmet) or self._judge.is_tied(container_id):
-            return self.place_anew(container_id, told, pool_id)
+        if self.roster.decisions[container_id].unmet or self._judge.is_tied(container_id):
+            return self.place_anew(container_id, pool_id, mends_told=True)
         placement = self._mover.plan(grant, classified.request, pool_id)
         if isinstance(placement, Failure):
             return left_as_it_was(grant, placement, self.books, classified.problems)
         return self._change(placement, classified)
 
     def place_anew(
-        self, container_id: ContainerId, told: Sequence[str] = (), pool_id: PoolId | None = None
+        self, container_id: ContainerId, pool_id: PoolId | None = None, *, mends_told: bool = False
     ) -> Decision:
         """Another place where rules of a container hold, with its pen; a refusal moves nobody."""
         classified = self.roster.classified[container_id]
         party = party_of(container_id, self.books, self.roster, self.pens)
-        placement = plan_replacement(party, self.books, self.config, told, pool_id)
+        placement = plan_replacement(party, self.books, self.roster, pool_id, mends_told=mends_told)
         if isinstance(placement, Failure):
             held = self.books.ledger.grants[container_id]
             return left_as_it_was(held, placement, self.books, classified.problems)

@@ -288,14 +288,15 @@ class Engine:
     def place_anew(self, container_id: ContainerId, *, mends_told: bool = False) -> Decision:
         """Place a container live where rules hold that are required during its execution.
 
-        `mends_told`: or that its decision tells as unmet. A refusal leaves it where it is. Others'
-        pinnings that follow are in `changes`.
+        `mends_told`: or that are told as unmet, by it or by others about it. A refusal leaves it
+        where it is. Others' pinnings that follow are in `changes`.
         """
         if container_id not in self.grants:
             refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
             return Decision(container_id=container_id, result=refusal)
-        told = self.decisions[container_id].unmet if mends_told else ()
-        return self._allocator.place_anew(container_id, told)
+        if mends_told:
+            self._allocator.unmet.look_at_postponed()
+        return self._allocator.place_anew(container_id, mends_told=mends_told)
 
     def synchronize(
         self,

@@ -3,7 +3,7 @@
 For a container by itself, or for a pen with all who are in it: the pen is the unit of a rule.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Final
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..annotations.preferences import parse_preferences
 from ..books.books import Books
-from ..configuration.config import Config
+from ..books.missed_companions import UnmetOf, missed_companions
 from ..memory.offers import Offer
 from ..model.container import Container, ContainerId
 from ..model.cpu_preference import MovePreference
@@ -50,9 +50,14 @@ class Party(Struct, frozen=True):
     """What they hold together."""
     request: Request
 
+    @property
+    def containers(self) -> Mapping[ContainerId, Container]:
+        """The members themselves."""
+        return {one: container for one, (container, _) in self.members.items()}
+
     def others(self, container_id: ContainerId) -> Iterator[Container]:
         """All containers but one."""
-        return (one for one, _ in self.members.values() if one.id != container_id)
+        return (one for one in self.containers.values() if one.id != container_id)
 
     def rules_of(self, container_id: ContainerId) -> PlacementRules:
         """The rules of a member but for those that hold beside one that goes where it goes."""
@@ -87,38 +92,42 @@ def party_of(container_id: ContainerId, books: Books, roster: Roster, pens: Penn
 def plan_replacement(
     party: Party,
     books: Books,
-    config: Config,
-    told: Sequence[str] = (),
+    roster: Roster,
     wanted_pool: PoolId | None = None,
+    *,
+    mends_told: bool = False,
 ) -> Placement | Failure:
     """The grant of a party where more of its rules required during execution hold.
 
-    And of others that are told as unmet: these texts. With `wanted_pool` in that pool alone, if
-    they do there. No rule breaks by it that holds where the party is. Nobody else has to leave its
-    pool or its memory. O(pools + grants).
+    And with `mends_told` of those that are told as unmet, by it or by owners of rules about it.
+    With `wanted_pool` in that pool alone, if they do there. No rule breaks by it that holds where
+    the party is. Nobody else has to leave its pool or its memory. O(pools + grants).
     """
     held, request = party.held, party.request
-    if wanted_pool is not None and not told:
-        return _failure("required rules hold it where it is")
-    if any(
-        parse_preferences(one).move is MovePreference.NEVER for one, _ in party.members.values()
-    ):
+    wishes = {parse_preferences(one).move for one in party.containers.values()}
+    if MovePreference.NEVER in wishes:
         return _failure("its annotation refuses to be moved")
     if objection := immovable(held, request) or _member_objection(party, books):
         return _failure(objection)
     without = books.without(held.container_id)
-    judge = Judge(without, config)
+    judge = Judge(without, books.config)
     judgement = _judgement(party, judge)
     if judgement is None:
         return _failure("no rule says where it is")
     here = _presence(party, books)
+    unmet_of: UnmetOf = roster.unmet_of if mends_told else lambda _: ()
+    missed = missed_companions(party.containers, here, books, unmet_of)
     pool_id = books.tree.around(held.pool_id, here)
     before = judgement.told_at(here, pool_id)
     chooser = Chooser(books.tree, books.picker.classes)
     weights = _weights(party, books)
     relaxed = judgement.kept_from(here, pool_id)
     placer = Placer(without, chooser, judge)
-    sought = [one for one in before if one.is_lasting or any(map(one.is_told_by, told))]
+    told = [text for one in party.members for text in unmet_of(one)]
+    texts = {one.owner_id: (*told, *unmet_of(one.owner_id)) for one in before}
+    sought = [r for r in before if r.is_lasting or any(map(r.is_told_by, texts[r.owner_id]))]
+    if wanted_pool is not None and not (told or sought or missed):
+        return _failure("required rules hold it where it is")
 
     def plan(rules: Judgement) -> Placement | Failure | None:
         """The placement by some rules; None where it mends nothing, or breaks something."""
@@ -126,7 +135,9 @@ def plan_replacement(
         if isinstance(found, Failure):
             return found
         left = {one.name for one in found.broken}
+        after = _presence_after(found.booking.grant, books)
         mends = [one.name for one in sought if one.name not in left]
+        mends += [one.name for one in missed if one.holds_beside(after)]
         if not mends or left - {one.name for one in before}:
             return None
         notes = tuple(f"it was moved to mend {one}" for one in dict.fromkeys(mends))
@@ -144,18 +155,13 @@ def plan_replacement(
         return placement
     if placement is None:
         near = NearBlockers(books).named(sought, here)
-        reasons = "; ".join([one.unmet_text for one in near]) or "its rules hold where it is"
+        reasons = "; ".join([*(one.unmet_text for one in near), *(one.text for one in missed)])
         if kept := wants_text(obstacles(sought, relaxed, books.tree)):
             reasons += f"; where that would hold others do not: {kept}"
-        return _failure(f"no place is better: {reasons}")
+        return _failure(f"no place is better: {reasons or 'its rules hold where it is'}")
     grant = placement.booking.grant
-    if followers := _left_alone(party, grant, books):
-        return _failure(f"{followers} must be with it")
-    counting = counting_rules([one for one, _ in party.members.values()], books)
-    if counting is None:
-        return _failure(f"more than {COUNTING_MAX} different spread rules may count it")
-    if uneven := made_uneven(party.members, _presence_after(grant, books), books, counting):
-        return _failure(f"the spread of {uneven} would be uneven")
+    if harm := _harm(party, grant, books, can_follow=bool(told) or not mends_told):
+        return _failure(harm)
     wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
     offer = books.memory.offer(wanted, replaces=held.container_id)
     if isinstance(offer, Refusal):
@@ -255,15 +261,31 @@ def _with_memory(placement: Placement, offer: Offer, decided_by: str) -> Placeme
     )
 
 
-def _left_alone(party: Party, grant: Grant, books: Books) -> str:
-    """The residents that must be with a party, are, and would not follow it; for people."""
+def _harm(party: Party, grant: Grant, books: Books, *, can_follow: bool) -> str:
+    """The rules of others that a party would break by leaving, for people; empty without any."""
+    if followers := _left_alone(party, grant, books, can_follow=can_follow):
+        return f"{followers} must be with it"
+    counting = counting_rules(party.containers.values(), books)
+    if counting is None:
+        return f"more than {COUNTING_MAX} different spread rules may count it"
+    if uneven := made_uneven(party.members, _presence_after(grant, books), books, counting):
+        return f"the spread of {uneven} would be uneven"
+    return ""
+
+
+def _left_alone(party: Party, grant: Grant, books: Books, *, can_follow: bool) -> str:
+    """The residents that must be with a party, are, and would not follow it; for people.
+
+    `can_follow`: whether those do whose rules are required during execution, too.
+    """
     standing, domains = books.standing, books.domains
     before, after = _presence(party, books), _presence_after(grant, books)
     found: dict[ContainerId, Container] = {}
     for container, _ in party.members.values():
         for one in standing.matching(container):
-            rule = one.rule
-            if not isinstance(rule, RequiredTerm) or rule.is_anti or is_lasting(rule):
+            if not isinstance(rule := one.rule, RequiredTerm) or rule.is_anti:
+                continue
+            if can_follow and is_lasting(rule):
                 continue
             for owner_id, owner in one.owners.items():
                 around = domains.covering(rule.term.level, books.reach(owner_id))

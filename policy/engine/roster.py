@@ -75,6 +75,11 @@ class Roster:
         self.decisions[decision.container_id] = told
         return told
 
+    def unmet_of(self, container_id: ContainerId) -> Sequence[str]:
+        """The rules that are told as unmet at a container; none where it is not known."""
+        decision = self.decisions.get(container_id)
+        return () if decision is None else decision.unmet
+
     def tells_of(self, container_id: ContainerId, other: ContainerId | None) -> bool:
         """Whether what is told as unmet of a container names another one."""
         known, decision = self.containers, self.decisions.get(container_id)

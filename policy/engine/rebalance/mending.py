@@ -1,4 +1,7 @@
-"""Mending: moves of containers to where required rules hold that are told as unmet."""
+"""Mending: moves after which required rules hold that are told as unmet.
+
+Of the container at which one is told, or of those that it names as being in the way, or too far.
+"""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,9 +20,15 @@ from .placement_score import PlacementObjective
 from .route import RouteStep
 from .search import Effort, improve
 from .tenants import own_objection, placement_model
+from .unmet_names import in_the_way, unmet_after, unmet_names
 
 _TRIES_MAX: Final = 256
-"""So often a plan asks whether rules of some container would hold elsewhere."""
+"""So often a plan asks whether rules of some container would hold elsewhere.
+
+And so often whether one that is in the way of others would go.
+"""
+_TRIES_OF_COPY: Final = 4
+"""A copy of all that is there takes as long as so many of these."""
 _WAYS_MAX: Final = 128
 """So many ways to mend are compared at most."""
 _TRIES_COMPARED_MAX: Final = 4000
@@ -65,7 +74,7 @@ class _Way(Struct, frozen=True, kw_only=True):
 
 
 class Mending:
-    """Ways to mend, each step of which mends rules of one container, or makes room for that.
+    """Ways to mend, each step of which takes a container to where rules hold, or makes room.
 
     None breaks a rule. Pens stay where they are.
     """
@@ -91,6 +100,7 @@ class Mending:
             if grants[one].pen is None
             and not own_objection(snapshot, one, moves_exclusive=exclusive)
         ]
+        self._ids = {snapshot.containers[one].path: one for one in self._waiting}
         size = max(len(grants), 1)
         self._tries_left = min(_TRIES_COMPARED_MAX, _TRY_EFFORT_MAX // size)
         self._ways_left = min(_WAYS_MAX, search_steps // (_STEPS_PER_CONTAINER * size))
@@ -116,17 +126,19 @@ class Mending:
             for further in self._further(way):
                 if (places := _places(further.engine)) not in known:
                     known.add(places)
-                    ways.append(further)
+                    if further.unmet < way.unmet:
+                        # Else it is one of several in the way who is gone, and others have to go.
+                        ways.append(further)
                     heapq.heappush(heap, (further.order, next(numbers), further))
         return ways
 
     def _further(self, way: _Way) -> Iterator[_Way]:
-        """The ways that mend one container more; those first for which nobody makes room."""
+        """The ways that move one container more; those first for which nobody makes room."""
         pools, rest = way.engine.tree.pools, list[tuple[ContainerId, int, PoolId]]()
         trial = Engine.of(way.engine.snapshot())
-        for container_id in self._waiting:
-            if not way.engine.decisions[container_id].unmet:
-                continue
+        told = [one for one in self._waiting if way.engine.decisions[one].unmet]
+        others = [one for some in in_the_way(way.engine, self._ids) for one in some]
+        for container_id in dict.fromkeys((*told, *others)):
             index = _index(way.model, container_id)
             widest = pools[way.engine.grants[container_id].pool_id].height
             for pool in pools:
@@ -226,6 +238,7 @@ class Mending:
     def _finished(self, way: _Way) -> Mended:
         """A way with what else the policy finds a place for by itself."""
         steps, trial, tries = [*way.steps], way.engine, _TRIES_MAX
+        self._cleared_left = _TRIES_MAX
         has_moved = True
         while has_moved:
             has_moved = False
@@ -239,7 +252,41 @@ class Mending:
                 if step is not None:
                     has_moved = True
                     steps.append(step)
+            found = None if has_moved else self._cleared(trial, self._moves - len(steps))
+            if found is not None:
+                has_moved, trial = True, found[0]
+                steps += found[1]
         return Mended(steps=tuple(steps), snapshot=trial.snapshot(), unmet=_unmet_count(trial))
+
+    def _cleared(self, engine: Engine, moves: int) -> tuple[Engine, Sequence[RouteStep]] | None:
+        """The moves of all who are in the way of one rule, and the engine on which they were made.
+
+        It may be this one. None where no rule can be mended by it.
+        """
+        copied: Engine | None = None
+        for some in in_the_way(engine, self._ids):
+            if len(some) > moves or self._cleared_left < len(some):
+                continue
+            if any(engine.decisions[one].unmet for one in some):
+                # It has been tried.
+                continue
+            trial, steps = engine, list[RouteStep]()
+            if len(some) > 1:
+                if copied is None:
+                    copied = Engine.of(engine.snapshot())
+                    self._cleared_left -= _TRIES_OF_COPY
+                trial = copied
+            for one in some:
+                self._cleared_left -= 1
+                step = self._step(trial, one, None)
+                if step is None:
+                    break
+                steps.append(step)
+            if len(steps) == len(some):
+                return trial, steps
+            if steps:
+                copied = None
+        return None
 
     def _way(self, engine: Engine, steps: tuple[RouteStep, ...]) -> _Way:
         model = self._model(engine)
@@ -261,16 +308,16 @@ class Mending:
         self, trial: Engine, container_id: ContainerId, pool_id: PoolId | None
     ) -> RouteStep | None:
         """A move, to where the policy places it if no pool is said; None where it is refused."""
-        score = self._score(trial.grants)
+        score, unmet = self._score(trial.grants), unmet_names(trial.decisions, trial.grants)
         before, told = trial.grants[container_id], trial.pinning(container_id)
-        unmet = trial.decisions[container_id].unmet
+        own = rule_names(trial.decisions[container_id].unmet)
         if pool_id is None:
             decision = trial.place_anew(container_id, mends_told=True)
         else:
             decision = trial.move(container_id, pool_id)
         if not isinstance(decision.result, Grant):
             return None
-        left = set(rule_names(trial.decisions[container_id].unmet))
+        left = unmet_after(trial, container_id)
         return RouteStep(
             container_id,
             before,
@@ -278,7 +325,7 @@ class Mending:
             decision,
             decision.result.pool_id,
             gain=self._score(trial.grants) - score,
-            mends=tuple(one for one in rule_names(unmet) if one not in left),
+            mends=tuple(one for one in dict.fromkeys((*own, *unmet)) if one not in left),
         )
 
     def _score(self, grants: Mapping[ContainerId, Grant]) -> int:
@@ -304,4 +351,4 @@ def _places(engine: Engine) -> frozenset[tuple[ContainerId, PoolId, int]]:
 
 def _unmet_count(engine: Engine) -> int:
     """The number of rules that are told as unmet, one that both sides are told of once."""
-    return len({name for one in engine.decisions.values() for name in rule_names(one.unmet)})
+    return len(unmet_names(engine.decisions, engine.grants))

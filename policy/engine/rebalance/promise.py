@@ -7,11 +7,11 @@ from msgspec import Struct
 
 from ...model.container import ContainerId
 from ...model.grant import PoolId, Refusal
-from ..decision import rule_names
 from ..engine import Engine
 from ..snapshot import Snapshot
 from .placement_score import placement_objective, pools_of
 from .plan import RebalanceMove
+from .unmet_names import unmet_after, unmet_names
 
 NEEDED_MAX: Final = 64
 """So many steps are held against a node at once: each is a part of a request."""
@@ -85,9 +85,9 @@ def _moved_reason(
 
 def _mends_reason(snapshot: Snapshot, steps: Sequence[PromisedStep]) -> str:
     """The reason that steps do not mend what they were to mend; empty where they do."""
+    # Which of the two is told of a rule between them depends on who came first, or came back.
+    told = unmet_names(snapshot.decisions, snapshot.grants)
     for step in steps:
-        told = rule_names(snapshot.decisions[step.container_id].unmet)
-        # Which of the two is told of a rule between them depends on who came first, or came back.
         if step.mends and not any(one in told for one in step.mends):
             return f"a rule that it was to mend holds by now: {step.mends[0]}"
     first = steps[0]
@@ -97,7 +97,7 @@ def _mends_reason(snapshot: Snapshot, steps: Sequence[PromisedStep]) -> str:
     result = trial.move(first.container_id, first.after).result
     if isinstance(result, Refusal):
         return result.reason
-    left = rule_names(trial.decisions[first.container_id].unmet)
+    left = unmet_after(trial, first.container_id)
     if lasting := [one for one in first.mends if one in left]:
         return f"a rule that it was to mend would not hold by now: {lasting[0]}"
     return ""

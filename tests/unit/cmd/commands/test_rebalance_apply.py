@@ -144,6 +144,49 @@ def test_a_required_rule_that_does_not_hold_is_mended(node: AskedNode) -> None:
     node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
 
 
+def beside_wolf(node: AskedNode) -> None:
+    """A container that may not move beside one that it must be apart from; it may."""
+    rule = (
+        '{"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey":'
+        ' "socket", "labelSelector": {"matchLabels": {"app": "wolf"}}}]}}'
+    )
+    wolf, sheep, full = burstable("wolf", 500), burstable("sheep", 500), guaranteed("full", 4000)
+    node.run(full)
+    node.run(replace(wolf, labels={"app": "wolf"}))
+    told = {"affinity.pinfold.dev/pod": rule, "move.pinfold.dev/pod": "never"}
+    node.run(replace(sheep, annotations={**sheep.annotations, **told}))
+    node.remove("full")
+
+
+def test_one_in_the_way_of_a_rule_whose_owner_stays_is_moved(tmp_path: Path) -> None:
+    node = AskedNode(tmp_path)
+    node.start()
+    try:
+        beside_wolf(node)
+        (there,) = {one for name, one in pools(node).items() if name != "full"}
+        (status,) = (one for one in node.client.status().containers if one.problems)
+        assert status.container == "default/sheep/sheep"
+        refused = node.client.move(node.id_of("sheep"), there, "root")
+        assert refused.reason == "its annotation refuses it"
+        run = rebalance(node, "--apply")
+        assert run.exit_code == 0, run.output
+        lines = run.output.splitlines()
+        assert lines[-1] == "made: 1 move of 1"
+        assert lines[-2].startswith("  mends anti-affinity at socket to app=wolf")
+        assert lines[-2].endswith(" of default/sheep/sheep")
+        assert pools(node)["sheep"] == there != pools(node)["wolf"]
+        assert not set(node.cpus("wolf").split(",")) & set(node.cpus("sheep").split(","))
+        explained = CliRunner().invoke(main, ["explain", "wolf", f"--control={node.path}"]).output
+        assert "because: a required rule holds there that did not hold where it was" in explained
+        assert "note: it was moved to mend anti-affinity at socket to app=wolf" in explained
+        assert not any(one.problems for one in node.client.status().containers)
+        held = node.client.move(node.id_of("wolf"), pools(node)["wolf"], there)
+        assert held.reason == "a required rule says where it is"
+        node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+    finally:
+        node.stop()
+
+
 @pytest.mark.parametrize(
     ("wish", "moves_exclusive", "reason"),
     [
