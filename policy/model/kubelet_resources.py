@@ -106,7 +106,8 @@ def estimate(linux: LinuxResources, qos: QosClass, machine_memory_bytes: int | N
     Exact for requests of 3m to 256 cpus; 1m and 2m look like none, and larger requests are only
     known for Guaranteed pods with a quota. The memory request of a Burstable container is exact
     where its memory is protected, and else within some thousandths of the machine's memory, from
-    its OOM score adjustment; the smallest that fits is taken. Where that is none, there may be one.
+    its OOM score adjustment; the smallest that fits is taken. Where that is none, there may be one;
+    of a container with a limit it is at least a thousandth.
     """
     cpu_limit = _milli_of_quota(linux)
     cpu_request = _milli_of_shares(linux.cpu_shares)
@@ -121,8 +122,10 @@ def estimate(linux: LinuxResources, qos: QosClass, machine_memory_bytes: int | N
             cpu_limit = cpu_request or cpu_limit
         memory_request = memory_limit or 0
     elif qos is QosClass.BURSTABLE:
+        # A limit without a request is the request, too: a limited container has asked for some.
+        is_some = memory_limit is not None and linux.memory_request_bytes is None
         memory_request = linux.memory_request_bytes or _bytes_of_oom(
-            linux.oom_score_adj, machine_memory_bytes
+            linux.oom_score_adj, machine_memory_bytes, share_min=int(is_some)
         )
         if memory_limit is not None:
             memory_request = min(memory_request, memory_limit)
@@ -241,17 +244,20 @@ def _milli_of_quota(linux: LinuxResources) -> int | None:
     return -(-linux.cpu_quota * 1000 // (linux.cpu_period or _QUOTA_PERIOD))
 
 
-def _bytes_of_oom(oom_score_adj: int | None, machine_memory_bytes: int | None) -> int:
+def _bytes_of_oom(
+    oom_score_adj: int | None, machine_memory_bytes: int | None, *, share_min: int
+) -> int:
     if oom_score_adj is None or not machine_memory_bytes:
         return 0
-    # 999 also stands for 1000, that is, for no request at all.
-    if not _OOM_BURSTABLE_MIN <= oom_score_adj < _OOM_BURSTABLE_MAX:
+    if not _OOM_BURSTABLE_MIN <= oom_score_adj <= _OOM_BURSTABLE_MAX:
         return 0
     # Newer kubelets take off up to so much, one for each doubling of the request up to a thousandth
     # of the machine's memory (KubeletOOMScoreAdjTieBreak).
     doublings = (machine_memory_bytes // 1000 // _OOM_TIE_BREAK_BYTES).bit_length() - 1
     share = 1000 - oom_score_adj - max(0, doublings)
-    return -(-max(0, share) * machine_memory_bytes // 1000)
+    # 999 also stands for 1000, that is, for no request at all.
+    share = share if oom_score_adj < _OOM_BURSTABLE_MAX else 0
+    return -(-max(share_min, share) * machine_memory_bytes // 1000)
 
 
 def _oom_of_bytes(request_bytes: int, qos: QosClass, machine_memory_bytes: int | None) -> int:

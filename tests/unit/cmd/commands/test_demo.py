@@ -144,7 +144,7 @@ def test_containers_are_in_natural_order() -> None:
 
 @pytest.mark.parametrize("front", ["nri", "cri"])
 @pytest.mark.parametrize(
-    ("policy", "free"), [("off", "597 GiB free"), ("TieredReservation", "598.5 GiB free")]
+    ("policy", "free"), [("off", "599.4 GiB free"), ("TieredReservation", "598.5 GiB free")]
 )
 def test_memory_requests_are_exact_where_the_kubelet_protects_memory(
     policy: str, free: str, front: str, tmp_path: Path

@@ -333,7 +333,12 @@ def test_empty_set_cannot_be_written_and_is_left_out() -> None:
         ),
         pytest.param(
             QosClass.BURSTABLE,
-            Resources(cpu_request_milli=999, cpu_limit_milli=1001, memory_limit_bytes=1 << 30),
+            Resources(
+                cpu_request_milli=999,
+                cpu_limit_milli=1001,
+                memory_request_bytes=1 << 30,
+                memory_limit_bytes=2 << 30,
+            ),
             id="burstable",
         ),
         pytest.param(QosClass.BEST_EFFORT, Resources(), id="best effort"),

@@ -182,6 +182,8 @@ def test_cpu_limit_is_read_from_the_quota(quota: int, period: int, milli: int | 
         pytest.param(3, 0, 997_000, id="nearly all of it"),
         pytest.param(750, 200_000, 200_000, id="never more than the limit"),
         pytest.param(999, 0, 0, id="the smallest request cannot be told from none"),
+        pytest.param(999, 400_000, 1_000, id="but by a limit: no request would be the limit"),
+        pytest.param(999, 700, 700, id="the smallest one with a limit below it"),
         pytest.param(-997, 0, 0, id="an adjustment the kubelet never gives to Burstable"),
         pytest.param(None, 0, 0, id="no adjustment"),
     ],
