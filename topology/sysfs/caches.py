@@ -37,6 +37,7 @@ def read_caches(attributes: Attributes, cores: tuple[CpuSet, ...]) -> tuple[Cach
                 shown = indexes
                 reader.read(cpu, core, indexes)
         most = max(most, len(shown))
+    reader.read_unshared()
     reader.note_gaps()
     return in_order(reader.found)
 
@@ -96,7 +97,7 @@ class _Reader:
         self._are_all_online = present == self._online
         self._makes: dict[tuple[str | int | None, ...], tuple[_Kind | None, ...]] = {}
         self._taken: dict[tuple[int, str], int] = {}
-        self._unshared = CpuSet()
+        self._unshared: list[tuple[int, CpuSet, str, _Kind]] = []
         self._without_id = False
         self.left_out = 0
         """The mask of cpus that a cache of another thread of their core does not name."""
@@ -132,12 +133,23 @@ class _Reader:
         return self._attributes.first_cpus(directory, ("shared_cpu_list", "shared_cpu_map"))
 
     def _add(self, cpu: int, core: CpuSet, directory: str, kind: _Kind) -> None:
+        shared = core if kind.own_bytes is not None else self._shared(directory)
+        if shared:
+            self._keep(cpu, core, directory, kind, shared)
+        else:
+            self._unshared.append((cpu, core, directory, kind))
+
+    def read_unshared(self) -> None:
+        """Keeps the caches that name no cpu, and that no other cpu shows, as their core's own.
+
+        ia64 kernels show all-zero maps.
+        """
+        for cpu, core, directory, kind in self._unshared:
+            if not self._taken.get(kind[:2], 0) >> cpu & 1:
+                self._keep(cpu, core, directory, kind, core)
+
+    def _keep(self, cpu: int, core: CpuSet, directory: str, kind: _Kind, shared: CpuSet) -> None:
         level, name, own_bytes = kind
-        shared = core if own_bytes is not None else self._shared(directory)
-        if not shared:
-            # ia64 kernels show all-zero maps; such a cache belongs to the core.
-            self._unshared |= core
-            shared = core
         self.left_out |= core.mask & ~shared.mask
         taken = self._taken.get((level, name), 0)
         mask = shared.mask & self._online.mask & ~taken | 1 << cpu
@@ -166,9 +178,12 @@ class _Reader:
         if self._without_id:
             attributes.warn(f"{CPU}/cpu*/cache/index*/id", "missing: caches are told by their cpus")
         if self._unshared:
+            silent = CpuSet()
+            for _, core, _, _ in self._unshared:
+                silent |= core
             attributes.warn(
                 f"{CPU}/cpu*/cache/index*/shared_cpu_map",
-                f"names no cpu on cpus {self._unshared}: taken as the core's own",
+                f"names no cpu on cpus {silent}: taken as others show it, or as the core's own",
             )
         dataless = self._online
         for cache in self.found:

@@ -138,3 +138,10 @@ def test_a_core_and_its_caches_share_one_set() -> None:
 
 def _is_of(path: str, cpus: tuple[int, ...]) -> bool:
     return any(path.startswith(f"{CPU}/cpu{cpu}/") for cpu in cpus)
+
+
+@pytest.mark.parametrize("text", ["", "0-", "\n"])
+def test_a_cache_that_names_no_cpu_on_one_of_them_is_shared_as_others_show_it(text: str) -> None:
+    machine = read(changed("shared_cpu_list", {0: text}, 3))
+    assert cpus_of(machine, 3, "Unified") == ["0-7", "8-15", "16-23", "24-31"]
+    assert any("names no cpu on cpus 0-1" in warning for warning in machine.warnings)
