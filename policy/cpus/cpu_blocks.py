@@ -7,6 +7,7 @@ machine's mask asks all of them together, so the cost does not grow with their n
 from collections.abc import Iterable
 from functools import cached_property
 
+from ...topology.sets.bits import bits_by_count
 from ...topology.sets.cpuset import iter_bits
 
 
@@ -149,14 +150,13 @@ class CpuBlocks:
         """For each k the firsts of the groups with exactly k members in `free`."""
         exactly = [0] * (self.size_max + 1)
         for shape in self._shapes:
-            size = shape.size
-            at_least = [shape.firsts] + [0] * (size + 1)
-            for position, offset in enumerate(shape.offsets):
-                here = (free >> offset) & shape.firsts
-                for count in range(position + 1, 0, -1):
-                    at_least[count] |= at_least[count - 1] & here
-            for count in range(size + 1):
-                exactly[count] |= at_least[count] & ~at_least[count + 1]
+            if shape.is_shifted:
+                here = [((free >> offset) & shape.firsts, 1) for offset in shape.offsets]
+                for count, firsts in bits_by_count(shape.firsts, here).items():
+                    exactly[count] |= firsts
+            else:
+                for mask in shape.masks:
+                    exactly[(mask & free).bit_count()] |= mask & -mask
         return exactly
 
     def highest_members(self, cpus: int) -> int:
