@@ -38,6 +38,9 @@ class RemainingRules:
     def __init__(self, books: Books) -> None:
         """Reads the books, in which everybody is still there."""
         self._books = books
+        self._freed = NOTHING_FREED
+        self._gained: dict[ContainerId, int] = {}
+        """What residents gain by the cpus that were freed last, of those asked about."""
 
     def without(
         self,
@@ -88,14 +91,24 @@ class RemainingRules:
         sharers = list(islice(everybody, OWNERS_MAX + 1))
         if len(sharers) > OWNERS_MAX:
             return True
-        for one in sharers:
-            more = domains.indexes(spread.rule.level, self.gained(one, freed))
+        for one, gained in zip(sharers, self.gained(sharers, freed), strict=True):
+            more = domains.indexes(spread.rule.level, gained)
             if more & ~domains.indexes(spread.rule.level, books.reach(one)):
                 return True
         return False
 
-    def gained(self, container_id: ContainerId, freed: Freed) -> int:
-        """The cpus that a resident shares once others have left, and may not have now."""
+    def gained(self, container_ids: Collection[ContainerId], freed: Freed) -> Sequence[int]:
+        """The cpus that each resident shares once others have left, and may not have now."""
+        if freed is not self._freed:
+            self._freed, self._gained = freed, {}
+        # Many rules may be about the same residents.
+        found = self._gained
+        for one in container_ids:
+            if one not in found:
+                found[one] = self._gained_by(one, freed)
+        return [found[one] for one in container_ids]
+
+    def _gained_by(self, container_id: ContainerId, freed: Freed) -> int:
         ledger = self._books.ledger
         if container_id not in ledger.grants:
             return 0
@@ -208,9 +221,9 @@ class RemainingRules:
         if not rule.blockers:
             return rule
         rest = [one for one in rule.blockers if one.id not in leaving]
-        cpus = 0
-        for one, reach in zip(rest, self._books.reaches([one.id for one in rest]), strict=True):
-            cpus |= reach | self.gained(one.id, freed)
+        ids, cpus = [one.id for one in rest], 0
+        for reach, gained in zip(self._books.reaches(ids), self.gained(ids, freed), strict=True):
+            cpus |= reach | gained
         forbidden = self._books.domains.covering(rule.level, cpus)
         return replace(rule, forbidden=forbidden, blockers=tuple(rest)) if rest else None
 
@@ -250,10 +263,11 @@ class RemainingRules:
     def _barrier_without(
         self, barrier: Barrier, leaving: Collection[ContainerId], freed: Freed
     ) -> Barrier | None:
+        stay = [one for one in barrier.owners if one not in leaving]
+        places, more = map(barrier.owners.__getitem__, stay), self.gained(stay, freed)
         rest = {
-            one: (container, cpus | self.gained(one, freed))
-            for one, (container, cpus) in barrier.owners.items()
-            if one not in leaving
+            one: (owner, cpus | gained)
+            for one, (owner, cpus), gained in zip(stay, places, more, strict=True)
         }
         of = barrier.insisting
         owners = BarrierOwners.of(rest, of.can_break, of.are_systems)

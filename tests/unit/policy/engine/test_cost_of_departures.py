@@ -1,4 +1,4 @@
-"""What a departure costs beside many who may get back what they gave up for others."""
+"""What a departure costs beside many: one that happens, and one that a refusal thinks of."""
 
 from tests.unit.counted_calls import count_calls
 from tests.unit.policy.engine.ruled_pods import (
@@ -8,6 +8,7 @@ from tests.unit.policy.engine.ruled_pods import (
     engine_of,
     near,
     placed,
+    reason,
     term,
 )
 
@@ -35,3 +36,26 @@ def _calls_of_a_departure(rules: int) -> int:
     # From now on those who still wait for their cpus make way no more.
     placed(engine, container_of("fan", 0.01, near(term("numa", "web"))))
     return count_calls(lambda: engine.stop(other.id))
+
+
+def test_what_residents_would_gain_by_a_departure_is_looked_up_once_for_all_rules() -> None:
+    few, many = (_calls_of_a_refusal(rules) for rules in (2, 12))
+    assert many < few + 10 * 40 * 50
+
+
+def _calls_of_a_refusal(rules: int) -> int:
+    """Of a newcomer that has so many rules, each against the same 40 residents."""
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G")
+    for number in range(40):
+        engine.create(container_of(f"web{number}", 0.1, app="web"))
+    some = [
+        {"topologyKey": "socket", "labelSelector": {"matchExpressions": [
+            {"key": "app", "operator": "In", "values": ["web", f"nobody{number}"]}
+        ]}}
+        for number in range(rules)
+    ]  # fmt: skip
+    shop = container_of("shop", 0.1, apart(*some), fails=True)
+    said = list[str]()
+    calls = count_calls(lambda: said.append(reason(engine.create(shop))))
+    assert "to make room, stop or move" in said[0]
+    return calls
