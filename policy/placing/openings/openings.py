@@ -55,10 +55,9 @@ class OpeningSearch:
     ledger: Ledger
     narrowed: NarrowedShares | None = None
     """The narrowed shares without those that make way; None: those of the ledger."""
+    scores: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    """Sums of preferred rules for regions of pools; the same in a search without other rules."""
     _short: set[int] = field(init=False, default_factory=set[int])
-    _scores: dict[tuple[int, int], int] = field(
-        init=False, default_factory=dict[tuple[int, int], int]
-    )
 
     def strict(self) -> Openings:
         """The places where every required rule holds. O(pools + domains that rules name)."""
@@ -177,7 +176,7 @@ class OpeningSearch:
                 continue
             if pool_id in likings:
                 found[pool_id] = likings[pool_id]
-            elif self.request.exclusive:
+            elif self.request.exclusive or regions is not masks:
                 found[pool_id] = self.liking(pool_id, regions[pool_id])
             else:
                 found[pool_id] = pulls.score(regions[pool_id] & left[pool_id])
@@ -193,9 +192,9 @@ class OpeningSearch:
         """The sum of preferred rules between containers, without those about pools."""
         if not self.judgement.pulls or not region:
             return 0
-        known = self._scores.get((pool_id, region))
+        known = self.scores.get((pool_id, region))
         if known is None:
-            known = self._scores[pool_id, region] = self._pulled(pool_id, region)
+            known = self.scores[pool_id, region] = self._pulled(pool_id, region)
         return known
 
     def _pulled(self, pool_id: int, region: int) -> int:

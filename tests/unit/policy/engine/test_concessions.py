@@ -1,10 +1,16 @@
 """Rules that hold nowhere are given up, and residents make way for the others all the same."""
 
+from collections import Counter
+from collections.abc import Mapping
+
 import pytest
 
 from pinfold.policy.model.container import Container
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.counted_calls import called_modules
 from tests.unit.policy.engine.ruled_pods import (
+    IGNORED,
+    PREFERRED,
     apart,
     container_of,
     cpus,
@@ -88,3 +94,29 @@ def test_a_resident_makes_way_where_two_other_rules_exclude_each_other() -> None
     (told,) = engine.decisions[it.id].unmet
     assert told.endswith(": in one NUMA node with default/second/main")
     assert not CpuSet.parse(cpus(engine, friend)) & CpuSet.parse(cpus(engine, it))
+
+
+def test_how_much_a_place_is_liked_is_found_once_whichever_rules_are_given_up() -> None:
+    two, four = _calls_beside_so_many(2), _calls_beside_so_many(4)
+    assert four["concessions"] > two["concessions"] > 0
+    assert four["pulls"] < two["pulls"] + 110
+
+
+def _calls_beside_so_many(number: int) -> Mapping[str, int]:
+    """By module, of a newcomer that would be beside each of them, and apart from each."""
+    engine = engine_of("socket:2 numa:4 l3:4 core:4 mem:4G")
+    names = [f"web{one}" for one in range(number)]
+    for one in range(12):
+        placed(engine, container_of(f"friend{one}", 0.5, app="friend"))
+    for name in names:
+        placed(engine, container_of(name, 0.5))
+    away = {"weight": 5, "podAffinityTerm": term("core", "friend")}
+    rules = near(*(term("l3", name) for name in names))
+    rules["podAntiAffinity"] = {
+        IGNORED: [term("socket", name) for name in names],
+        PREFERRED: [away],
+    }
+    it, unmet = container_of("it", 1, rules), list[str]()
+    modules = called_modules(lambda: unmet.extend(engine.create(it).unmet))
+    assert len(unmet) == number
+    return Counter(module.rsplit(".", 1)[-1] for module in modules)
