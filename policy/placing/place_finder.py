@@ -170,6 +170,8 @@ class PlaceFinder:
             # Rules leave no more than there is without them.
             return None
         fewest = None if found is None else self._broken(search, found, search.judgement)
+        if fewest is not None and len(fewest) < 2:
+            return None  # Places where none breaks were looked for before.
 
         def find(search: OpeningSearch) -> ChosenPlace | None:
             strict = self._chosen(search, pools, search.strict())

@@ -96,6 +96,13 @@ def test_a_resident_makes_way_where_two_other_rules_exclude_each_other() -> None
     assert not CpuSet.parse(cpus(engine, friend)) & CpuSet.parse(cpus(engine, it))
 
 
+def test_nobody_makes_way_for_others_where_one_rule_alone_breaks() -> None:
+    """It is asked where the others hold only if that may be fewer than break where all stay."""
+    calls = _calls_beside_so_many(1)
+    assert calls["breaking"]
+    assert not calls["concessions"]
+
+
 def test_how_much_a_place_is_liked_is_found_once_whichever_rules_are_given_up() -> None:
     two, four = _calls_beside_so_many(2), _calls_beside_so_many(4)
     assert four["concessions"] > two["concessions"] > 0
