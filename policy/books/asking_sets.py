@@ -18,9 +18,12 @@ class AskingSets:
         self._at: dict[int, tuple[int, ...]] = {}
         """The narrow ones of these sets by cpu: there may be thousands, of cores and caches."""
         self._wide: dict[int, None] = {}
+        self._unfiled: dict[int, None] = {}
+        """Narrow ones that are not found by cpu yet: it may never be asked."""
 
     def copy(self) -> "AskingSets":
         """A copy that changes apart from this one."""
+        self._file()  # Once for all copies.
         other = AskingSets()
         other.counts = other._counts = dict(self._counts)
         other._at, other._wide = dict(self._at), dict(self._wide)
@@ -35,18 +38,24 @@ class AskingSets:
             del self._counts[cpus]
         if before and before + count:
             return False
-        if cpus.bit_count() > _NARROW_MAX:
-            if before:
-                del self._wide[cpus]
-            else:
-                self._wide[cpus] = None
-            return bool(before)
-        for cpu in iter_bits(cpus):
-            at = self._at.get(cpu, ())
-            self._at[cpu] = tuple([one for one in at if one != cpus]) if before else (*at, cpus)
+        some = self._wide if cpus.bit_count() > _NARROW_MAX else self._unfiled
+        if not before:
+            some[cpus] = None
+        elif cpus in some:
+            del some[cpus]
+        else:
+            for cpu in iter_bits(cpus):
+                self._at[cpu] = tuple([one for one in self._at[cpu] if one != cpus])
         return bool(before)
 
     def with_cpu(self, cpu: int) -> Sequence[int]:
         """The sets that have a cpu."""
+        self._file()
         wide = [one for one in self._wide if one >> cpu & 1]
         return [*self._at.get(cpu, ()), *wide]
+
+    def _file(self) -> None:
+        for cpus in self._unfiled:
+            for cpu in iter_bits(cpus):
+                self._at[cpu] = (*self._at.get(cpu, ()), cpus)
+        self._unfiled.clear()

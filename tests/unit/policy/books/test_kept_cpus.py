@@ -7,6 +7,7 @@ import pytest
 from pinfold.policy.books import kept_cpus
 from pinfold.policy.books.kept_cpus import KeptCpus
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.counted_calls import count_lines
 
 CASES = [
     pytest.param({"0-1": 2000, "0-3": 2000}, 0, id="a set inside another one"),
@@ -93,3 +94,8 @@ def test_of_a_set_of_which_others_had_all_cpus_one_is_kept_once_they_give_some_b
     found.give(given)
     assert found.spared(given, 2) == CpuSet.parse("0").mask
     found.check(kept(wanted))
+
+
+def test_sets_of_which_a_cpu_is_asked_for_are_found_by_cpu_once_that_is_asked() -> None:
+    asking = {((1 << 48) - 1) << number: 1 for number in range(200)}
+    assert count_lines(lambda: KeptCpus((1 << 256) - 1, {}, asking)) < 200 * 40
