@@ -206,12 +206,23 @@ class Whereabouts:
     def _domains_by_count(self, level: Level, places: int, usable: int) -> Mapping[int, int]:
         domains = self._books.domains
         every = domains.indexes(level, usable)
+        holders, firsts = domains.holders(level), domains.firsts(level)
         counts: dict[int, int] = {}
+        of_one: dict[int, int] = {}
         for presence, count in self.sizes(places).items():
+            lowest = (presence & -presence).bit_length() - 1
+            if presence and presence & holders.get(lowest, 0) == presence:
+                # Those with cpus of their own are many, and most are in one domain.
+                of_one[firsts[lowest]] = of_one.get(firsts[lowest], 0) + count
+                continue
             # Different sets of cpus are in the same wide domains.
             here = domains.indexes(level, presence) & every
             counts[here] = counts.get(here, 0) + count
-        return bits_by_count(every, counts.items())
+        alike: dict[int, int] = {}
+        for first, count in of_one.items():
+            alike[count] = alike.get(count, 0) | every & 1 << first
+        counted = [*counts.items(), *((some, count) for count, some in alike.items())]
+        return bits_by_count(every, counted)
 
     def sizes(self, places: int) -> Mapping[int, int]:
         """The numbers of containers of a set that run on the same cpus, by these."""

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 from pinfold.policy.books.books import Books
@@ -13,7 +13,8 @@ from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.request import CpuType
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Level
-from pinfold.topology.sets.cpuset import CpuSet
+from pinfold.topology.sets.cpuset import CpuSet, iter_bits
+from tests.unit.counted_calls import count_calls
 from tests.unit.policy.engine.ruled_pods import container_of
 
 _MANY: Final = 90
@@ -44,6 +45,26 @@ def test_very_many_are_where_each_of_them_is() -> None:
         for cpus in (0b1, 0b111 << 40, books.tree.pools[0].cpus.mask):
             near = [residents.place(one.id) for one in there if books.reach(one.id) & cpus]
             assert whereabouts.on(cpus, places) == reduce(int.__or__, near, 0)
+
+
+def test_very_many_with_cpus_of_their_own_are_counted_by_domain_without_a_call_for_each() -> None:
+    books, everyone = _crowd()
+    domains, usable = books.domains, books.tree.root.cpus.mask & ~0b11
+    whereabouts = Whereabouts(books)
+    places = reduce(int.__or__, [books.affinity.residents.place(one.id) for one in everyone])
+    sizes = whereabouts.sizes(places)
+    # Found once for a machine.
+    _ = domains.holders(Level.L3), domains.firsts(Level.L3)
+    assert count_calls(partial(whereabouts.domains_by_count, Level.L3, places, usable)) < len(sizes)
+    for level in Level:
+        every, expected = domains.indexes(level, usable), Counter[int]()
+        for cpus, count in sizes.items():
+            for first in iter_bits(domains.indexes(level, cpus) & every):
+                expected[first] += count
+        found = whereabouts.domains_by_count(level, places, usable)
+        assert {first: n for n, some in found.items() for first in iter_bits(some)} == {
+            first: expected[first] for first in iter_bits(every)
+        }
 
 
 def test_without_a_few_each_the_others_are_where_all_of_them_together_are() -> None:
