@@ -78,8 +78,8 @@ class Restriction(Struct, frozen=True, kw_only=True):
     def is_told(self, texts: Sequence[str]) -> bool:
         """Whether one of some texts tells that the rule is unmet."""
         # Worded once: there may be many of both.
-        name = self.name if texts else ""
-        return any([text.startswith(name) for text in texts])
+        beginning = f"{self.name}: " if texts else ""
+        return any([text.startswith(beginning) for text in texts])
 
     def beside(self, blockers: Sequence[Container]) -> "Restriction":
         """The restriction where only these of the blockers are near; with all where none is."""

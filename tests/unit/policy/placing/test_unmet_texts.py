@@ -1,6 +1,7 @@
 """Texts of unmet rules that stay as they were told, as rows."""
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.placing.judging.restriction import Restriction
@@ -102,3 +103,11 @@ def test_what_was_told_stays_while_it_says_the_same(
 def test_of_rules_that_were_told_what_is_found_is_nothing_new() -> None:
     told, found = text("x", paths("a")), text("y", paths("b"))
     assert joined((told,), (text("x", paths("b")), found)) == (told, found)
+
+
+@pytest.mark.parametrize(("owner", "is_told"), [("main", True), ("mai", False), ("main2", False)])
+def test_a_rule_is_told_by_a_text_of_its_owner_alone(owner: str, is_told: bool) -> None:
+    one = replace(rule("x", "a"), owner=f"default/me/{owner}")
+    assert one.is_told(["y of default/me/main: it wants z", text("x", paths("a"))]) is is_told
+    assert one.is_told_by(text("x", paths("a"))) is is_told
+    assert not one.is_told([])
