@@ -15,10 +15,10 @@ from ..placing.judging.judge import Judge
 from ..placing.judging.told_rules import NOTHING_TOLD, ToldRules
 from ..placing.judging.uncounted_rules import with_uncounted
 from ..placing.mover import Mover
+from ..placing.openings.regrowth import Regrowth
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.planner import Planner
 from ..placing.pool_choice import Chooser
-from ..placing.resizer import Resizer
 from ..placing.restart import RestartPlacer
 from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
@@ -44,13 +44,13 @@ class Allocator:
         self.classifier = Classifier(books.config, interrupts, books.machine)
         judge = self._judge = Judge(books, books.config)
         chooser, classified = Chooser(books.tree, books.picker.classes), self.roster.classified
-        self._placer = Placer(books, chooser, judge, classified)
+        regrowth = Regrowth(books, classified, self.roster.unmet_of)
+        self._placer = Placer(books, chooser, judge, classified, regrowth)
         self._restarts = RestartPlacer(self.books, self._placer, classified)
         self.planner = Planner(self.books, self._judge, self._restarts)
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self.shares = ShiftedShares(self.books, self.roster, self._judge)
-        self._resized = partial(heeded_resize, books=books, judge=judge, resizer=Resizer(books))
-        self._mover = Mover(self.books)
+        self._resized = partial(heeded_resize, books=books, judge=judge, roster=self.roster)
         self.pens = Penning(books, self.roster, judge, self._restarts, self.unmet, self.classifier)
 
     @property
@@ -256,7 +256,7 @@ class Allocator:
         grant = self.books.ledger.grants[container_id]
         if self.roster.decisions[container_id].unmet or self._judge.is_tied(container_id):
             return self.place_anew(container_id, pool_id, mends_told=True)
-        placement = self._mover.plan(grant, classified.request, pool_id)
+        placement = Mover(self.books).plan(grant, classified.request, pool_id)
         if isinstance(placement, Failure):
             return left_as_it_was(grant, placement, self.books, classified.problems)
         return self._change(placement, classified)

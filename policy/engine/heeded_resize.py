@@ -16,8 +16,10 @@ from ..placing.growth import allowed_cpus, closed_pools, held_back, rules_text
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.needed_parts import needed_parts
+from ..placing.openings.regrowth import Regrowth
 from ..placing.placer import Failure, Placement
 from ..placing.resizer import Resizer
+from .roster import Roster
 
 
 def heeded_resize(
@@ -27,10 +29,10 @@ def heeded_resize(
     *,
     books: Books,
     judge: Judge,
-    resizer: Resizer,
+    roster: Roster,
 ) -> Placement | Failure:
     """A plan for other resources, by which no rule between containers breaks."""
-    request = classified.request
+    request, resizer = classified.request, Resizer(books)
     gives_up = request.exclusive < len(grant.exclusive)
     needed = needed_parts(container, grant, books) if gives_up else ()
     judgement = None
@@ -55,7 +57,8 @@ def heeded_resize(
         return isinstance(found, Placement)
 
     more = request.exclusive - len(grant.exclusive)
-    search = DepartureSearch(container.id, more, judgement, books, judge, has_room)
+    regrowth = Regrowth(books, roster.classified, roster.unmet_of)
+    search = DepartureSearch(container.id, more, judgement, books, judge, has_room, regrowth)
     departure = search.found()
     return placement.because_of(told, *([departure.text] if departure else []))
 

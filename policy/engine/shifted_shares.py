@@ -16,14 +16,11 @@ from ..model.grant import Grant, PoolId
 from ..model.pinning import Change
 from ..model.request import CpuType
 from ..placing.growth import (
-    KeptAway,
     breaks_a_rule,
     held_back,
     homeless,
     is_homeless,
-    kept_in,
     kept_where_lent,
-    narrowed_beside,
     wider_place,
 )
 from ..placing.judging.judge import Judge
@@ -31,6 +28,13 @@ from ..placing.judging.judgement import Judgement
 from ..placing.judging.scene import Scene
 from ..placing.openings.crowds import standing_cpus
 from ..placing.openings.narrowing import may_make_way
+from ..placing.openings.regrowth import (
+    REGROWTH_EFFORT_MAX,
+    KeptAway,
+    grown,
+    let_grow,
+    narrowed_beside,
+)
 from ..placing.placer import Placement
 from ..placing.restart import RESTARTED
 from ..rules.podaffinity.rule_set import RequiredTerm
@@ -39,9 +43,6 @@ from .roster import Roster
 _RETURNS_MAX: Final = 16
 _WELCOME_MAX: Final = 12
 """Of these, so many that have room at home come before others."""
-_EFFORT_MAX: Final = 192
-"""Containers are given back with so much effort in one event what somebody who is gone kept from
-them, the others in later ones."""
 _EFFORT_OF_ONE: Final = 8
 """Beside one for each rule that is read."""
 
@@ -143,19 +144,19 @@ class ShiftedShares:
 
         `free`: those that would make way again. `forgotten`: one that has ended for good.
         """
-        ledger, decisions, effort = self._books.ledger, self._roster.decisions, 0
+        ledger, effort = self._books.ledger, 0
         gone = [one.id for one in self._roster.ended() if one.id != forgotten]
         # The same for all who are due: those that are widened narrow nobody's rules.
         ended = list(filter(None, map(self._kept_away, gone))) if self._due else []
         scenes: dict[ContainerId | None, Scene] = {}
-        while self._due and effort < _EFFORT_MAX:
+        while self._due and effort < REGROWTH_EFFORT_MAX:
             held_as = next(iter(self._due))
             del self._due[held_as]
             grant = ledger.pens.get(held_as) or ledger.grants.get(held_as)
             if grant is None or grant.within is None:
                 continue
             members = tuple(ledger.members(held_as)) or (held_as,)
-            if any(decisions[one].unmet for one in members):
+            if any(map(self._roster.unmet_of, members)):
                 continue
             if ended and held_as not in free and self._is_kept(held_as, ended):
                 continue
@@ -171,7 +172,7 @@ class ShiftedShares:
         ledger, scenes = self._books.ledger, dict[ContainerId | None, Scene]()
         for held_as in narrowed_beside(freed, self._books):
             members = tuple(ledger.members(held_as)) or (held_as,)
-            if any(self._roster.decisions[one].unmet for one in members):
+            if any(map(self._roster.unmet_of, members)):
                 continue
             self._widen(ledger.counted(held_as), members, self._judgements(members, scenes), freed)
             if changes := self._books.pinner.changes():
@@ -196,20 +197,15 @@ class ShiftedShares:
         onto: CpuSet | None = None,
     ) -> None:
         """Give a container, or a pen, what rules leave now; `onto`: of these, beside its own."""
-        books, wider = self._books, replace(grant, within=None)
-        for one in judgements:
-            wider = kept_in(one.of_growth(), wider, books.presence(members[0]), books)
+        books = self._books
+        wider = grown(grant, books.presence(members[0]), judgements, books)
         if onto is not None and grant.within is not None:
             sharable = books.tree.pools[grant.pool_id].sharable
             within = grant.within | CpuSet(standing_cpus(wider, books.ledger)) & onto
             wider = replace(grant, within=None if sharable <= within else within)
         if wider.within == grant.within:
             return
-        cpus = standing_cpus(wider, books.ledger) | grant.exclusive.mask
-        for one in judgements:
-            for other in held_back(one, wider, cpus, books, ()):
-                books.ledger.repool(other)
-        books.ledger.repool(wider)
+        let_grow(wider, judgements, books)
         books.pinner.mark(grant.container_id)
 
     def _judged(self, container_id: ContainerId, scene: Scene | None = None) -> Judgement | None:

@@ -16,6 +16,7 @@ from .judging.judge import Judge
 from .judging.judgement import OWNERS_MAX, Judgement
 from .judging.remaining_rules import NOTHING_FREED, Freed, RemainingRules
 from .judging.restriction import names_text
+from .openings.regrowth import Regrowth
 
 _ALTERNATIVES_MAX: Final = 4
 """So many of these are told, each of whom is enough."""
@@ -90,10 +91,12 @@ class DepartureSearch:
         books: Books,
         judge: Judge,
         has_room: HasRoom,
+        regrowth: Regrowth | None,
     ) -> None:
         """Reads the books. `exclusive`: the cpus of its own that it would get.
 
-        `judgement`: by which it was refused.
+        `judgement`: by which it was refused. `regrowth`: of residents, where anybody gets back
+        what others kept from it.
         """
         self._exclusive = exclusive
         self._judgement = judgement
@@ -101,6 +104,7 @@ class DepartureSearch:
         self._books = books
         self._judge = judge
         self._has_room = has_room
+        self._regrowth = regrowth
         self._remaining = RemainingRules(books)
         self._is_much = judgement.effort > _EFFORT_MAX
         self._tries = max(2, min(_TRIES_MAX, _LOOKS_MAX // self._looks()))
@@ -219,7 +223,8 @@ class DepartureSearch:
             self._clearings -= may_clear
             found = self._has_room(after, rules, may_clear)
             if found:
-                return _Trial.ROOM
+                stays = self._is_left_room(leaving, freed, after, may_clear)
+                return _Trial.ROOM if stays else _Trial.NONE
             is_known &= found is not None
         # Whom somebody must be near may make way once that one is gone.
         rules_gone = [rule for one in ids for rule in books.standing.of(one).required]
@@ -229,6 +234,19 @@ class DepartureSearch:
         # Of very many it is not asked whether they share more cpus then.
         is_sure &= len(self._candidates.companion_ids) <= OWNERS_MAX
         return _Trial.SURELY_NONE if is_sure else _Trial.NONE
+
+    def _is_left_room(
+        self, leaving: Sequence[Container], freed: Freed, after: Books, may_clear: bool
+    ) -> bool:
+        """Whether there is room still once others have got back what those kept from them."""
+        if self._regrowth is None or len(leaving) > OWNERS_MAX:
+            return True
+        regrown = self._regrowth.books_after(leaving, after)
+        if regrown is None:
+            return True
+        ids = frozenset([one.id for one in leaving])
+        rules = self._remaining.without(self._judgement, ids, freed, regrown)
+        return bool(self._has_room(regrown, rules, may_clear))
 
     def _may_hold(self, rules: Judgement, ledger: Ledger) -> bool:
         """Whether enough cpus are left where rules that never break let the newcomer be."""

@@ -4,11 +4,10 @@ What somebody gives back is for everybody who shares a pool; a container that mu
 is not there only because others have those cpus for themselves, must not follow.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
-from operator import itemgetter, not_
+from operator import not_
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ...topology.model.machine import Level
@@ -16,8 +15,6 @@ from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant, PoolId
-from ..rules.podaffinity.rule_set import PlacementRules
-from ..rules.podaffinity.term_selection import select_term
 from .judging.judgement import Judgement
 from .judging.restriction import Restriction, wants_text
 from .openings.crowds import standing_cpus
@@ -158,81 +155,6 @@ def rules_text(judgements: Iterable[Judgement], cpus: int, pool_id: PoolId, book
             and (one.closed_pools or one.choices or one.forbidden & free)
         ]
     )
-
-
-class KeptAway(Struct, frozen=True):
-    """Containers that rules keep from the domains of one that is gone, for as long as it is."""
-
-    by_level: Mapping[Level, Collection[ContainerId]]
-    left: int
-    """A mask of the cpus that it had."""
-    books: Books
-
-    @classmethod
-    def by(cls, gone: Container, rules: PlacementRules, left: int, books: Books) -> "KeptAway":
-        """The containers that its rules are about, and whose rules are about it."""
-        levels: dict[Level, dict[ContainerId, None]] = {}
-        seen: dict[Level, int] = {}
-        residents = books.affinity.residents
-        for one in rules.required:
-            if one.is_anti:
-                level, selected = one.term.level, select_term(residents, gone, one.term)
-                # Many rules are about the same containers.
-                new = selected & ~seen.get(level, 0)
-                seen[level] = seen.get(level, 0) | selected
-                levels.setdefault(level, {}).update(dict.fromkeys(residents.ids(new)))
-        # Many rules are of the same owners.
-        crowds: dict[tuple[Level, int], Collection[ContainerId]] = {}
-        for standing in books.standing.matching(gone):
-            if standing.is_required_anti:
-                crowds.setdefault((standing.rule.term.level, standing.crowd), standing.owners)
-        for (level, _), owners in crowds.items():
-            levels.setdefault(level, {}).update(dict.fromkeys(owners))
-        return cls(levels, left, books)
-
-    def narrowed(self) -> Iterator[ContainerId]:
-        """The containers, and pens, that are narrowed there. O(containers)."""
-        for level, others in self.by_level.items():
-            cpus = self.books.domains.covering(level, self.left)
-            for other in others:
-                held = self._narrowed(other, cpus)
-                if held is not None:
-                    yield held
-
-    def is_narrowed(self, held_as: ContainerId) -> bool:
-        """Whether a container, or a pen, is one of those."""
-        books = self.books
-        members = books.ledger.members(held_as) or (held_as,)
-        for level, others in self.by_level.items():
-            some = [one for one in members if one in others]
-            if some and self._narrowed(some[0], books.domains.covering(level, self.left)):
-                return True
-        return False
-
-    def _narrowed(self, other: ContainerId, cpus: int) -> ContainerId | None:
-        """The container, or its pen, if it has not all of these cpus that its pool has."""
-        books = self.books
-        grant = books.ledger.grants.get(other)
-        if grant is not None and grant.pen is not None:
-            grant = books.ledger.pens[grant.pen]
-        if grant is None or grant.within is None:
-            return None
-        sharable = books.tree.pools[grant.pool_id].sharable.mask
-        return grant.container_id if sharable & cpus & ~grant.within.mask else None
-
-
-def narrowed_beside(freed: CpuSet, books: Books) -> list[ContainerId]:
-    """Narrowed containers, and pens, in pools with freed cpus; who has too little before others.
-
-    Not those on reserved cpus: they come home to others where there is room for them.
-    """
-    ledger, pools, found = books.ledger, books.tree.pools, list[tuple[bool, ContainerId]]()
-    for held_as in ledger.narrowed.ids:
-        grant = ledger.counted(held_as)
-        count = (standing_cpus(grant, ledger) & ledger.free_sharable[grant.pool_id]).bit_count()
-        if count and pools[grant.pool_id].sharable & freed:
-            found.append((grant.shared_milli <= 1000 * count, held_as))
-    return [held_as for _, held_as in sorted(found, key=itemgetter(0))]
 
 
 def closed_pools(

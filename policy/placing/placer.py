@@ -19,7 +19,7 @@ from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
 from .classifier import Classified
-from .departures import Departure, DepartureSearch
+from .departures import Departure, DepartureSearch, HasRoom
 from .displacement import TrialDisplacement
 from .growth import held_back, kept_in
 from .hint_demand import reserved_objection
@@ -29,6 +29,7 @@ from .judging.restriction import Restriction
 from .lineup import Lineup
 from .nearby import Nearby, reaches
 from .openings.objections import unnamed_rules
+from .openings.regrowth import Regrowth
 from .place_finder import ChosenPlace, PlaceFinder
 from .pool_choice import Chooser, Facts
 
@@ -72,10 +73,12 @@ class Placer:
         chooser: Chooser,
         judge: Judge,
         classified: Mapping[ContainerId, Classified] = MappingProxyType({}),
+        regrowth: Regrowth | None = None,
     ) -> None:
         """Reads the books, never changes them.
 
-        `classified`: what residents ask for; without it nobody minds who is driven out.
+        `classified`: what residents ask for; without it nobody minds who is driven out. `regrowth`:
+        of residents, once others leave.
         """
         self._tree = books.tree
         self._ledger = books.ledger
@@ -85,6 +88,7 @@ class Placer:
         self._chooser = chooser
         self._judge = judge
         self._classified = classified
+        self._regrowth = regrowth
         self._finder = PlaceFinder(books, chooser, judge)
 
     def plan(
@@ -201,8 +205,14 @@ class Placer:
             found = finder.has_place(request, facts, rules, kept)
             return None if displaced.were_many and not found else found
 
+        return self._departure_by(has_room, request, request.exclusive, judgement)
+
+    def _departure_by(
+        self, has_room: HasRoom, request: Request, exclusive: int, judgement: Judgement
+    ) -> Departure | None:
+        books, judge, container_id = self._books, self._judge, request.container_id
         search = DepartureSearch(
-            request.container_id, request.exclusive, judgement, self._books, self._judge, has_room
+            container_id, exclusive, judgement, books, judge, has_room, self._regrowth
         )
         return search.found()
 
@@ -302,10 +312,7 @@ class Placer:
             broken = rules.told_at(cpus, root)
             return not any(one.is_own and not one.can_break for one in broken)
 
-        search = DepartureSearch(
-            request.container_id, 0, judgement, self._books, self._judge, has_room
-        )
-        return search.found()
+        return self._departure_by(has_room, request, 0, judgement)
 
     def _held_at_root(self, placement: Placement, judgement: Judgement) -> Placement:
         """A share of the root pool that grows to nowhere where a rule breaks, and nobody to it."""

@@ -426,6 +426,22 @@ def test_who_was_narrowed_for_one_that_leaves_may_be_in_the_way_then() -> None:
     assert said.endswith(f"{MAKE_ROOM}some of default/shy/main, default/other/main")
 
 
+def test_nobody_is_named_whose_cpu_goes_to_one_that_made_way_for_him() -> None:
+    """Without `own` the cluster of its cpu is the `guard`'s alone, who keeps the others away."""
+    engine = engine_of("socket:1 cluster:3 core:2 mem:4G", "cpuset:0")
+    own, it = container_of("own", 1, app="web"), container_of("it", 0, app="web")
+    small = container_of("small", 0.5, app="web", shares=True)
+    big = container_of("big", 1, app="shop", shares=True)
+    rules = apart(term("cluster", "web"), term("cluster", "shop"))
+    for one in (own, it, small, big, container_of("guard", 1, rules, fails=True, shares=True)):
+        placed(engine, one)
+    names = "one of default/guard/main, default/small/main, default/big/main"
+    assert grown(engine, it, 1).endswith(f"{MAKE_ROOM}{names}")
+    engine.stop(own.id)
+    engine.remove(own.id)
+    assert grown(engine, it, 1).endswith(f"{MAKE_ROOM}{names}")
+
+
 @pytest.mark.parametrize(
     ("residents", "skew", "told"),
     [

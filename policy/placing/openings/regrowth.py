@@ -1,0 +1,172 @@
+"""Regrowth: what narrowed residents get back once those are gone for whom they made way."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from operator import itemgetter
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ....topology.model.machine import Level
+from ....topology.sets.cpuset import CpuSet
+from ...books.books import Books
+from ...model.container import Container, ContainerId
+from ...model.grant import Grant
+from ...rules.podaffinity.rule_set import PlacementRules
+from ...rules.podaffinity.term_selection import select_term
+from ..classifier import Classified
+from ..growth import held_back, kept_in
+from ..judging.judge import Judge
+from ..judging.judgement import Judgement
+from ..judging.rule_look import RuleLook
+from .crowds import standing_cpus
+
+REGROWTH_EFFORT_MAX: Final = 192
+"""Containers are given back with so much effort in one event what somebody who is gone kept from
+them, the others in later ones."""
+
+
+class KeptAway(Struct, frozen=True):
+    """Containers that rules keep from the domains of one that is gone, for as long as it is."""
+
+    by_level: Mapping[Level, Collection[ContainerId]]
+    left: int
+    """A mask of the cpus that it had."""
+    books: Books
+
+    @classmethod
+    def by(cls, gone: Container, rules: PlacementRules, left: int, books: Books) -> "KeptAway":
+        """The containers that its rules are about, and whose rules are about it."""
+        levels: dict[Level, dict[ContainerId, None]] = {}
+        seen: dict[Level, int] = {}
+        residents = books.affinity.residents
+        for one in rules.required:
+            if one.is_anti:
+                level, selected = one.term.level, select_term(residents, gone, one.term)
+                # Many rules are about the same containers.
+                new = selected & ~seen.get(level, 0)
+                seen[level] = seen.get(level, 0) | selected
+                levels.setdefault(level, {}).update(dict.fromkeys(residents.ids(new)))
+        # Many rules are of the same owners.
+        crowds: dict[tuple[Level, int], Collection[ContainerId]] = {}
+        for standing in books.standing.matching(gone):
+            if standing.is_required_anti:
+                crowds.setdefault((standing.rule.term.level, standing.crowd), standing.owners)
+        for (level, _), owners in crowds.items():
+            levels.setdefault(level, {}).update(dict.fromkeys(owners))
+        return cls(levels, left, books)
+
+    def narrowed(self) -> Iterator[ContainerId]:
+        """The containers, and pens, that are narrowed there. O(containers)."""
+        for level, others in self.by_level.items():
+            cpus = self.books.domains.covering(level, self.left)
+            for other in others:
+                held = self._narrowed(other, cpus)
+                if held is not None:
+                    yield held
+
+    def is_narrowed(self, held_as: ContainerId) -> bool:
+        """Whether a container, or a pen, is one of those."""
+        books = self.books
+        members = books.ledger.members(held_as) or (held_as,)
+        for level, others in self.by_level.items():
+            some = [one for one in members if one in others]
+            if some and self._narrowed(some[0], books.domains.covering(level, self.left)):
+                return True
+        return False
+
+    def _narrowed(self, other: ContainerId, cpus: int) -> ContainerId | None:
+        """The container, or its pen, if it has not all of these cpus that its pool has."""
+        books = self.books
+        grant = books.ledger.grants.get(other)
+        if grant is not None and grant.pen is not None:
+            grant = books.ledger.pens[grant.pen]
+        if grant is None or grant.within is None:
+            return None
+        sharable = books.tree.pools[grant.pool_id].sharable.mask
+        return grant.container_id if sharable & cpus & ~grant.within.mask else None
+
+
+def narrowed_beside(freed: CpuSet, books: Books) -> list[ContainerId]:
+    """Narrowed containers, and pens, in pools with freed cpus; who has too little before others.
+
+    Not those on reserved cpus: they come home to others where there is room for them.
+    """
+    ledger, pools, found = books.ledger, books.tree.pools, list[tuple[bool, ContainerId]]()
+    for held_as in ledger.narrowed.ids:
+        grant = ledger.counted(held_as)
+        count = (standing_cpus(grant, ledger) & ledger.free_sharable[grant.pool_id]).bit_count()
+        if count and pools[grant.pool_id].sharable & freed:
+            found.append((grant.shared_milli <= 1000 * count, held_as))
+    return [held_as for _, held_as in sorted(found, key=itemgetter(0))]
+
+
+def grown(grant: Grant, here: int, judgements: Iterable[Judgement], books: Books) -> Grant:
+    """A narrowed grant with all that rules leave now. `here`: the cpus on which it runs."""
+    wider = replace(grant, within=None)
+    for one in judgements:
+        wider = kept_in(one.of_growth(), wider, here, books)
+    return wider
+
+
+def let_grow(wider: Grant, judgements: Iterable[Judgement], books: Books) -> None:
+    """Hold a grant in the ledger that grew, and let nobody grow to it who must not."""
+    cpus = standing_cpus(wider, books.ledger) | wider.exclusive.mask
+    for one in judgements:
+        for other in held_back(one, wider, cpus, books, ()):
+            books.ledger.repool(other)
+    books.ledger.repool(wider)
+
+
+class Regrowth:
+    """The regrowth of residents once some others have left: tried on a copy of the ledger."""
+
+    def __init__(
+        self,
+        books: Books,
+        classified: Mapping[ContainerId, Classified],
+        unmet_of: Callable[[ContainerId], Sequence[str]],
+    ) -> None:
+        """Reads the books. `classified`: what residents ask for.
+
+        `unmet_of`: the rules that are told as unmet at one; with any it gets nothing.
+        """
+        self._books = books
+        self._classified = classified
+        self._unmet_of = unmet_of
+
+    def books_after(self, leaving: Sequence[Container], after: Books) -> Books | None:
+        """Books in which residents have what those who leave kept from them; None without such.
+
+        `after`: books in which these hold nothing; it is not changed.
+        """
+        if not self._books.ledger.narrowed.ids:
+            return None
+        kept_away = [self._kept_away(one, after) for one in leaving]
+        due = dict.fromkeys(held_as for one in kept_away for held_as in one.narrowed())
+        if not due:
+            return None
+        found, ledger = copy(after), after.ledger.copy()
+        found.ledger = ledger
+        members = {one: tuple(ledger.members(one)) or (one,) for one in due}
+        find = self._books.affinity.residents.container
+        containers = {one: find(one) for some in members.values() for one in some}
+        look = RuleLook(found, containers, self._classified, Judge(found, found.config))
+        for held_as, ids in members.items():
+            if look.effort >= REGROWTH_EFFORT_MAX:
+                break
+            if any(map(self._unmet_of, ids)):
+                continue
+            judgements = list(filter(None, map(look.judgement, ids)))
+            grant = ledger.pens.get(held_as) or ledger.grants[held_as]
+            wider = grown(grant, found.presence(ids[0]), judgements, found)
+            if wider.within != grant.within:
+                let_grow(wider, judgements, found)
+        return found
+
+    def _kept_away(self, gone: Container, after: Books) -> KeptAway:
+        ledger, rules = self._books.ledger, self._books.standing.of(gone.id)
+        held = ledger.counted(gone.id)
+        shared = standing_cpus(held, ledger) if held.has_shared_part else 0
+        return KeptAway.by(gone, rules, held.exclusive.mask | shared, after)
