@@ -46,7 +46,7 @@ from ..pools.pool_tree import PoolTree
 from ..rules.central_rules import CentralRules, naming_rules
 from ..rules.podaffinity.configured_rules import RACK_LABEL
 from ..rules.podaffinity.own_rules import selected_namespace_labels
-from ..rules.podaffinity.pool_review import reviewed_labels, reviewed_pools
+from ..rules.podaffinity.pool_review import reviewed_absences, reviewed_labels, reviewed_pools
 from ..rules.podaffinity.rule_review import reviewed_rules
 from ..rules.podaffinity.rule_text import placement_rules
 from ..rules.unmatched_rules import unmatched_rules
@@ -158,6 +158,7 @@ class PodCheck:
         yield from reviewed_rules(containers, config)
         if self._machine is None:
             yield from reviewed_labels(containers, config, is_nodes=self._config is not None)
+            yield from reviewed_absences(containers, config)
         else:
             engine = self._engine_of(self._machine, config)
             yield from self._idle_pools(containers, engine.tree, config, self._machine)
@@ -199,6 +200,7 @@ class PodCheck:
             yield from reviewed_pools(containers, config, tree, labels)
             is_nodes = self._config is not None
             yield from reviewed_labels(containers, config, is_nodes=is_nodes, labels=labels)
+            yield from reviewed_absences(containers, config, labels)
 
     def _refusals(
         self, spec: PodSpec, containers: Sequence[Container], config: Config, engine: Engine

@@ -1,20 +1,28 @@
 """Reviews of rules about pools: names and labels that no pool has, of one machine or of any."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
+from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotations import effective
 from ...configuration.check import FLAG_LABEL, MACHINE_LABELS, MEASURED_LABELS
 from ...configuration.config import Config
 from ...model.container import Container
+from ...model.level_name import level_noun
+from ...model.selector_operator import PoolOperator
 from ...pools.pool_tree import PoolTree
 from ...text.errors import Problem
 from ...text.suggestion import nearest, suggestion
 from .own_rules import POOL_NAME_KEY
-from .pool_term import PoolTerm
+from .pool_term import PoolExpression, PoolTerm
 from .rule_text import placement_rules
 
+_LEVELS: Final = ("socket", "die", "numa", "l3")
+"""Labels of domains, the widest first: a pool that lies in several of a level has none of it."""
+_WIDER: Final = {level: ("system", *_LEVELS[:at]) for at, level in enumerate(_LEVELS)}
+"""The kinds of pools that may lie in several."""
 _ALIKE: Final = 0.75
 """Labels of which so much is the same are slips of one another."""
 
@@ -77,6 +85,58 @@ def reviewed_labels(
                     continue
                 what = f"no pool has a label {quoted(key)}, which {asking}"
                 yield _finding(source, container, what, suggestion(key, known))
+
+
+def reviewed_absences(
+    containers: Sequence[Container],
+    config: Config,
+    labels: Sequence[Mapping[str, str]] = (),
+) -> Iterator[Problem]:
+    """Advice about terms that pools meet because they lie in several domains, and have no label.
+
+    `labels` are those of a machine's pools; without them it may be any machine.
+    """
+    for container in containers:
+        rules = placement_rules(container, config)[0]
+        written = [(one.source, one.terms) for one in rules.pool_required]
+        written += [(one.source, (one.term,)) for one in rules.pool_preferred]
+        for source, terms in written:
+            told = (found for term in terms for found in _absences(term, labels))
+            for what, fix in dict.fromkeys(told):
+                yield replace(_finding(source, container, what, fix), is_advice=True)
+
+
+def _absences(term: PoolTerm, labels: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    """What a term says that is met without a label, and what to write instead."""
+    names_kind = any(one.key == "kind" for one in term.expressions)
+    for one in term.expressions:
+        if one.key not in _WIDER or not _is_met_without(one.key, term, labels):
+            continue
+        wide = f"in no single {level_noun(Level(one.key))}, such as the root"
+        if one.operator is PoolOperator.NOT_IN:
+            what = f"{quoted(str(one))} is met by pools {wide}, too: they have no such label"
+            yield what, f"add {{key: {one.key}, operator: Exists}} to the same term"
+        elif one.operator is PoolOperator.DOES_NOT_EXIST and not names_kind:
+            what = f"{quoted(str(one))} is met by those pools alone that are {wide}"
+            kinds = ", ".join(_WIDER[one.key])
+            fix = f"add {{key: kind, operator: In, values: [{kinds}]}} if those are meant"
+            yield what, f"{fix}, else leave it out"
+
+
+def _is_met_without(key: str, term: PoolTerm, labels: Sequence[Mapping[str, str]]) -> bool:
+    """Whether a term holds for a pool without a label; without `labels`, whether it may."""
+    if labels:
+        return any(key not in one and term.matches(one) for one in labels)
+    return any(all(_may_hold(one, kind) for one in term.expressions) for kind in _WIDER[key])
+
+
+def _may_hold(expression: PoolExpression, kind: str) -> bool:
+    """Whether an expression may hold for a pool of a kind that has only labels of wider levels."""
+    if expression.key == "kind":
+        return expression.holds({"kind": kind})
+    # What else a pool has depends on the machine.
+    has_none = kind in _WIDER.get(expression.key, ())
+    return expression.holds({}) if has_none else True
 
 
 def _keys(terms: Sequence[PoolTerm]) -> Iterator[str]:

@@ -68,6 +68,18 @@ def test_an_old_domain_is_advice_and_says_what_to_write() -> None:
     assert run.output.startswith("standard input:7:5: advice: memory-type.cri-resource-manager")
 
 
+def test_a_term_that_pools_meet_for_want_of_a_label_is_advice() -> None:
+    rule = "{key: socket, operator: NotIn, values: ['0']}"
+    required = f"{{nodeSelectorTerms: [{{matchExpressions: [{rule}]}}]}}"
+    text = f"{{poolAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {required}}}}}"
+    pod = POD.replace("smt.pinfold.dev/pod: packed", f'affinity.pinfold.dev/pod: "{text}"')
+    for arguments in ((), ("--machine", "socket:2 core:4 mem:4G")):
+        run = lint(*arguments, text=pod)
+        assert run.exit_code == 0
+        assert "advice: affinity.pinfold.dev/pod of default/shop/web: 'socket not in" in run.output
+        assert "add {key: socket, operator: Exists} to the same term" in run.output
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -1,6 +1,6 @@
 """What lint says of placement rules that are written well and yet make little sense."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -10,13 +10,14 @@ from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.pools.pool_labels import pool_labels
 from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
-from pinfold.policy.rules.podaffinity.pool_review import reviewed_pools
+from pinfold.policy.rules.podaffinity.pool_review import reviewed_absences, reviewed_pools
 from pinfold.policy.rules.podaffinity.rule_review import reviewed_rules
 from pinfold.topology.made.spec import machine_from_spec
 
 from .rule_cases import container
 
 FIELD = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED_FIELD = "preferredDuringSchedulingIgnoredDuringExecution"
 WEB = "labelSelector: {matchLabels: {app: web}}"
 
 
@@ -152,3 +153,71 @@ def test_pools_are_looked_up_on_the_machine(annotations: dict[str, str], what: s
     found = [*map(str, reviewed_pools(pod, config, tree, pool_labels(tree, machine, config)))]
     assert len(found) == int(bool(what))
     assert all(what in one for one in found)
+
+
+TWO_SOCKETS, ONE_NODE = "socket:2 numa:2 core:4 mem:4G", "socket:1 numa:1 core:4 mem:4G"
+
+
+def absences(machine_spec: str, *terms: str, wish: str = "") -> list[str]:
+    """What lint advises of pools without a label; an empty `machine_spec` is any machine."""
+    written = "".join(f"    - matchExpressions: [{one}]\n" for one in terms)
+    text = f"poolAffinity:\n  {FIELD}:\n    nodeSelectorTerms:\n{written}" if terms else ""
+    if wish:
+        text = f"poolAffinity:\n  {PREFERRED_FIELD}:\n"
+        text += f"  - {{weight: 1, preference: {{matchExpressions: [{wish}]}}}}\n"
+    pod, config = [container(annotations={"affinity.pinfold.dev/pod": text})], Config()
+    labels: Sequence[Mapping[str, str]] = ()
+    if machine_spec:
+        machine = machine_from_spec(machine_spec)
+        tree = build_tree(machine, read_supply(machine, config, CpuPicker(machine)))
+        labels = pool_labels(tree, machine, config)
+    found = [*reviewed_absences(pod, config, labels)]
+    assert all(one.is_advice and one.line for one in found)
+    return [f"{one.what} — {one.fix}" for one in found]
+
+
+NOT_0 = '{key: socket, operator: NotIn, values: ["0"]}'
+WIDE = "'socket not in (0)' is met by pools in no single socket, such as the root, too"
+ADD_EXISTS = "add {key: socket, operator: Exists} to the same term"
+
+
+@pytest.mark.parametrize("machine", ["", TWO_SOCKETS], ids=["any", "two sockets"])
+def test_who_excludes_a_domain_is_told_that_wider_pools_are_left(machine: str) -> None:
+    assert absences(machine, NOT_0) == [f"{WIDE}: they have no such label — {ADD_EXISTS}"]
+    assert absences(machine, NOT_0, NOT_0) == absences(machine, NOT_0)
+    assert absences(machine, wish=NOT_0) == absences(machine, NOT_0)
+    assert absences(machine, f"{NOT_0}, {{key: cpus, operator: Gt, values: ['1']}}")
+    assert absences(machine, f"{NOT_0}, {{key: kind, operator: In, values: [system, numa]}}")
+
+
+@pytest.mark.parametrize("machine", ["", TWO_SOCKETS], ids=["any", "two sockets"])
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "{key: socket, operator: Exists}",
+        "{key: socket, operator: In, values: ['1', '2']}",
+        "{key: numa, operator: Exists}",
+        "{key: kind, operator: In, values: [numa, socket]}",
+    ],
+)
+def test_nothing_is_told_where_another_expression_asks_for_the_label(
+    machine: str, beside: str
+) -> None:
+    assert absences(machine, f"{NOT_0}, {beside}") == []
+
+
+def test_nothing_is_told_where_each_pool_has_the_label_or_it_is_no_domain() -> None:
+    assert absences(ONE_NODE, NOT_0) == []
+    assert absences("", "{key: core-kind, operator: NotIn, values: [efficient]}") == []
+    assert absences("", "{key: isolated, operator: DoesNotExist}") == []
+
+
+def test_who_wants_no_domain_is_told_which_pools_are_left() -> None:
+    (found,) = absences("", "{key: numa, operator: DoesNotExist}")
+    what, _, fix = found.partition(" — ")
+    assert what == (
+        "'no numa' is met by those pools alone that are in no single NUMA node, such as the root"
+    )
+    kinds = "{key: kind, operator: In, values: [system, socket, die]}"
+    assert fix == f"add {kinds} if those are meant, else leave it out"
+    assert absences("", f"{{key: numa, operator: DoesNotExist}}, {kinds}") == []
