@@ -24,16 +24,29 @@ class NearBlockers:
         All of their blockers where none is near any more. O(blockers) once for the same ones.
         """
         for rule in rules:
-            if len(rule.blockers) > 1:
+            if len(rule.blockers) < 2:
+                yield rule
+            elif self._is_inside_pen(rule):
+                yield rule.beside(self._near_part(rule))
+            else:
                 # More are named by their number: so that is that of those who are near.
                 here = self._books.domains.covering(rule.level, cpus)
                 yield rule.beside(self._near_to(here, rule.blockers))
-            else:
-                yield rule
 
     def texts(self, rules: Iterable[Restriction], cpus: int) -> tuple[str, ...]:
         """Rules broken on some cpus, for people, each once; see `named`."""
         return tuple(dict.fromkeys([one.unmet_text for one in self.named(rules, cpus)]))
+
+    def _is_inside_pen(self, rule: Restriction) -> bool:
+        """Whether a rule of a container is about others in its pen."""
+        pen_id = self._books.pen_around(rule.owner_id) if rule.is_own else None
+        return pen_id is not None and pen_id == self._books.pen_around(rule.blockers[0].id)
+
+    def _near_part(self, rule: Restriction) -> Sequence[Container]:
+        """The blockers whose parts of a pen share domains with the owner's."""
+        books = self._books
+        here = books.domains.covering(rule.level, books.presence(rule.owner_id))
+        return [one for one in rule.blockers if books.presence(one.id) & here]
 
     def _near_to(self, here: int, blockers: Sequence[Container]) -> Sequence[Container]:
         key = id(blockers), here

@@ -65,6 +65,31 @@ def test_rules_of_a_container_that_shares_a_pen_hold_when_another_leaves_it() ->
     assert not cpus(engine, alone) & cpus(engine, noisy)
 
 
+def test_of_those_in_its_pen_a_container_is_told_whose_parts_are_near_its_own() -> None:
+    engine = engine_of("socket:1 cluster:3 core:2 mem:4G", "cpuset:0")
+    size = Resources(
+        cpu_request_milli=3000,
+        cpu_limit_milli=3000,
+        memory_request_bytes=2**24,
+        memory_limit_bytes=2**24,
+    )
+    wish, rules = {"pod-pool.pinfold.dev/pod": "true"}, apart(term("cluster", "web"))
+    pod = container_of("front", 1, rules, app="web", annotations=wish).pod
+    pod = replace(pod, resources=size, qos=QosClass.GUARANTEED)
+    for name, cpu in (("one", 0.2), ("own", 2), ("two", 0.2)):
+        member = container_of("front", cpu, main=name, instance=name)
+        create(engine, replace(member, pod=pod, id=ContainerId(name)))
+    rule = "anti-affinity at cluster to app=web (affinity.pinfold.dev/pod:1) of default/front/"
+    for again in (engine, engine.reconfigured(engine.config)[0]):
+        told = {one: decision.unmet for one, decision in again.decisions.items()}
+        text = "one: in one cluster with default/front"
+        assert told == {
+            "one": (f"{rule}{text}/two",),
+            "own": (),
+            "two": (f"{rule}two: in one cluster with default/front/one", f"{rule}{text}/one"),
+        }
+
+
 def test_everybody_is_told_whose_rules_break_as_a_pen_is_left_no_cpu() -> None:
     """A guest goes to where a rule keeps it from: the last cpu that it had is offline."""
     engine = engine_of(TWO_NODES)
