@@ -88,9 +88,11 @@ class UnmetRules:
                 continue
             self._concerned.setdefault(one.owner_id, set()).add(newcomer.id)
             text = f"{one.name}: {together_text(one.level, newcomer.path)}"
-            if len(decision.unmet) < TOLD_MAX and text not in decision.unmet:
-                decision = with_unmet(decision, (*decision.unmet, text))
-                self._roster.decisions[one.owner_id] = decision
+            if len(decision.unmet) >= TOLD_MAX:
+                # A text about the rule may come to name one more.
+                self._due[one.owner_id] = None
+            elif text not in decision.unmet:
+                self._roster.decisions[one.owner_id] = with_unmet(decision, (*decision.unmet, text))
 
     def tell_adopted(
         self, container_id: ContainerId, judgement: Judgement, told: ToldRules, *, is_alone: bool
@@ -141,8 +143,7 @@ class UnmetRules:
             if one.name not in before or one.is_told(earlier.unmet)
         ]
         self.tell_owners(self._roster.containers[container_id], broken)
-        decision = self.told(decision, broken)
-        self._roster.decisions[container_id] = decision
+        decision = self._roster.decisions[container_id] = self.told(decision, broken)
         return decision
 
     def note_displaced(self, containers: Iterable[ContainerId]) -> None:

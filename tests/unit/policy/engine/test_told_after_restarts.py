@@ -129,3 +129,14 @@ def test_names_that_only_other_clients_of_a_runtime_give_are_told_like_all_other
     assert unmet(engine, ALONE)[0] == (TEXT.replace("web/main", f"web/{name}, default/web/other"),)
     engine.stop(other.id)
     assert unmet(engine, ALONE)[0] == (TEXT.replace("web/main", f"web/{name}"),)
+
+
+def test_one_more_than_there_are_texts_for_is_told_as_after_a_restart() -> None:
+    engine = engine_of(ONE_NODE)
+    placed(engine, ALONE)
+    for number in range(17):
+        placed(engine, container_of(f"web{number}", 0, app="web"))
+    engine.compact(ALONE.id)
+    (before,) = unmet(engine, ALONE)
+    assert [text.rpartition(" and ")[2] for text in before] == ["13 more"]
+    assert unmet(restarted(engine), ALONE) == [before]
