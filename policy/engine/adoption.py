@@ -21,7 +21,8 @@ from ..pools.pool_tree import Pool, PoolTree
 
 KEPT: Final = "kept"
 """The criterion of a decision that leaves a running container what it had."""
-_UNMET_CHARACTERS_MAX: Final = 2048
+_UNMET_CHARACTERS_MAX: Final = 4096
+"""Enough for as many rules as are told of one, where names are as long as usual."""
 
 
 class Advice(Struct, frozen=True, kw_only=True):

@@ -208,8 +208,12 @@ def told(engine: Engine) -> dict[ContainerId, tuple[Pinning | None, tuple[str, .
     }
 
 
+RESTARTED_SEEDS = (*range(len(SEEDS)), 118, 164, 217, 252, 319, 324)
+"""In the last ones much is told of one container, or of one beside others in its pen."""
+
+
 @pytest.mark.parametrize("world", [World, TellingWorld])
-@pytest.mark.parametrize("seed", range(len(SEEDS)))
+@pytest.mark.parametrize("seed", RESTARTED_SEEDS)
 def test_a_restart_tells_of_everybody_what_was_told_before(world: type[World], seed: int) -> None:
     """Also where another configuration, which says the same, was loaded before it."""
     one, draw = world(MACHINES[seed % len(MACHINES)], seed), random.Random(seed)

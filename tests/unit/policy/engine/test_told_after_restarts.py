@@ -88,8 +88,8 @@ def test_advice_says_whether_all_that_was_told_is_remembered() -> None:
     engine = engine_of(ONE_NODE)
     placed(engine, WEB)
     grant, pool = engine.grants[WEB.id], engine.tree.root
-    assert not Advice.of(grant, pool, ["x" * 2000]).is_unmet_cut
-    assert Advice.of(grant, pool, ["x" * 2000, "y" * 2000]).is_unmet_cut
+    assert not Advice.of(grant, pool, ["x" * 4000]).is_unmet_cut
+    assert Advice.of(grant, pool, ["x" * 4000, "y" * 4000]).is_unmet_cut
     assert Advice.of(grant, pool, ["\x1b"]).is_unmet_cut
 
 
@@ -140,3 +140,14 @@ def test_one_more_than_there_are_texts_for_is_told_as_after_a_restart() -> None:
     (before,) = unmet(engine, ALONE)
     assert [text.rpartition(" and ")[2] for text in before] == ["13 more"]
     assert unmet(restarted(engine), ALONE) == [before]
+
+
+def test_all_that_is_told_of_one_with_usual_names_is_remembered() -> None:
+    apps = [f"workshop-{number}" for number in range(16)]
+    wide = container_of("wide", 0.1, apart(*(term("numa", app) for app in apps)))
+    engine = engine_of(ONE_NODE)
+    placed(engine, wide)
+    for app in apps:
+        placed(engine, container_of(app, 0, app=app))
+    assert not engine.snapshot().advice()[wide.id].is_unmet_cut
+    assert unmet(restarted(engine), wide) == unmet(engine, wide)
