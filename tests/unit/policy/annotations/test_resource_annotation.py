@@ -138,7 +138,13 @@ def test_what_cannot_be_read_is_left_out_and_reported(text: str, complaint: str)
             structs.replace(LIMITED, cpu_request_milli=280_000, cpu_limit_milli=300_000),
             BURSTABLE,
             entry({"cpu": 280}, {"cpu": 300}),
-            structs.replace(LIMITED, cpu_request_milli=280_000, cpu_limit_milli=300_000),
+            structs.replace(
+                LIMITED,
+                cpu_request_milli=280_000,
+                cpu_limit_milli=300_000,
+                # It says nothing of memory: what the limit and the OOM score tell stands.
+                memory_request_bytes=-(-MEMORY // 1000),
+            ),
             id="more cpus than shares can tell, within the quota",
         ),
         pytest.param(
