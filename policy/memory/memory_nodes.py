@@ -21,7 +21,6 @@ ALL_KINDS: Final = (1 << KIND_BITS) - 1
 UNLIMITED_BYTES: Final = 1 << 62
 """Stands for the size of a node of unknown size."""
 
-
 _CAPACITIES_MAX: Final = 1024
 """Zones whose capacity is kept: more than a machine has pools."""
 

@@ -115,7 +115,9 @@ def _absences(term: PoolTerm, labels: Sequence[Mapping[str, str]]) -> Iterator[t
         wide = f"in no single {level_noun(Level(one.key))}, such as the root"
         if one.operator is PoolOperator.NOT_IN:
             what = f"{quoted(str(one))} is met by pools {wide}, too: they have no such label"
-            yield what, f"add {{key: {one.key}, operator: Exists}} to the same term"
+            fix = f"add {{key: {one.key}, operator: Exists}} to the same term"
+            has_any = _is_met_with(one.key, term, labels)
+            yield what, fix if has_any else "leave it out: the term admits no pool that has one"
         elif one.operator is PoolOperator.DOES_NOT_EXIST and not names_kind:
             what = f"{quoted(str(one))} is met by those pools alone that are {wide}"
             kinds = ", ".join(_WIDER[one.key])
@@ -128,6 +130,20 @@ def _is_met_without(key: str, term: PoolTerm, labels: Sequence[Mapping[str, str]
     if labels:
         return any(key not in one and term.matches(one) for one in labels)
     return any(all(_may_hold(one, kind) for one in term.expressions) for kind in _WIDER[key])
+
+
+def _is_met_with(key: str, term: PoolTerm, labels: Sequence[Mapping[str, str]]) -> bool:
+    """Whether a term holds for a pool that has a label; without `labels`, whether it may."""
+    if labels:
+        return any(key in one and term.matches(one) for one in labels)
+    # Pools of its own level and of narrower ones have the label.
+    kinds = [one for one in _LEVELS if one not in _WIDER[key]]
+    decisive = [one for one in term.expressions if one.key == "kind"]
+    if any(
+        one.key == key and one.operator is PoolOperator.DOES_NOT_EXIST for one in term.expressions
+    ):
+        return False
+    return any(all(one.holds({"kind": kind}) for one in decisive) for kind in kinds)
 
 
 def _may_hold(expression: PoolExpression, kind: str) -> bool:

@@ -206,6 +206,20 @@ def test_nothing_is_told_where_another_expression_asks_for_the_label(
     assert absences(machine, f"{NOT_0}, {beside}") == []
 
 
+@pytest.mark.parametrize("machine", ["", TWO_SOCKETS], ids=["any", "two sockets"])
+@pytest.mark.parametrize(
+    "beside",
+    ["{key: kind, operator: In, values: [system]}", "{key: socket, operator: DoesNotExist}"],
+)
+def test_no_label_is_asked_for_that_none_of_the_pools_left_can_have(
+    machine: str, beside: str
+) -> None:
+    found = absences(machine, f"{NOT_0}, {beside}")
+    assert found[0] == (
+        f"{WIDE}: they have no such label — leave it out: the term admits no pool that has one"
+    )
+
+
 def test_nothing_is_told_where_each_pool_has_the_label_or_it_is_no_domain() -> None:
     assert absences(ONE_NODE, NOT_0) == []
     assert absences("", "{key: core-kind, operator: NotIn, values: [efficient]}") == []
