@@ -11,7 +11,6 @@ from typing import Final
 from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
 
-from ...policy.configuration.config import SchedulingClass
 from ...policy.model.container import ContainerId
 from ...policy.model.kubelet_resources import merge
 from ..api import nri_pb2
@@ -19,16 +18,17 @@ from ..dispatch.answer import Answer
 from ..dispatch.events import Events
 from ..dispatch.owner import Owner
 from ..dispatch.pod_updates import update_pod
-from ..dispatch.report import Answered, Connected, Crashed, Outcome, Report, Unsupported
+from ..dispatch.report import Answered, Connected, Crashed, Outcome, Report
 from ..dispatch.turn import Done, Failed, Turn, attempt
 from ..wire.connection import Call
 from ..wire.ttrpc import Code
-from .bandwidth_messages import add_interleaving, lift_quota
+from .adjustments import Adjustments
+from .bandwidth_messages import lift_quota
 from .container_reader import FIND_SECONDS, ContainerReader
-from .entry_count import count_entries
-from .messages import adjustment_message, linux_value, pod_value, update_messages
+from .messages import linux_value, pod_value, update_messages
 from .runtime_events import EVENT_MASK, NOTICES, POD_UPDATES, STATE_CHANGES, RuntimeEvent
 from .runtime_versions import RuntimeAbilities, abilities
+from .synchronize_pieces import SynchronizePieces
 from .written_updates import written_updates
 
 PLUGIN_SERVICE: Final = "nri.pkg.api.v1alpha1.Plugin"
@@ -39,13 +39,6 @@ _PATIENCE: Final = 0.75
 
 _FINDING: Final = 0.33
 """The part of a call's deadline that may pass before the policy is asked."""
-
-_SYNCHRONIZE_BYTES_MAX: Final = 128 << 20
-"""All pieces of one Synchronize: some containerd sends pieces without end."""
-_SYNCHRONIZE_ENTRIES_MAX: Final = 20_000
-"""Pods and containers together: a hundred times what a node runs."""
-_ENTRY_BYTES: Final = 1 << 10
-"""The weight of a pod or container beside its bytes: even an empty one takes memory."""
 
 _REQUEST_TIMEOUT_SECONDS: Final = 2.0
 """The runtime's patience where it does not say."""
@@ -101,13 +94,8 @@ class Service:
         self._reader = reader
         self._clock = clock
         self._request_timeout_seconds = _REQUEST_TIMEOUT_SECONDS
-        self._pods: list[nri_pb2.PodSandbox] = []
-        self._containers: list[nri_pb2.Container] = []
-        self._synchronize_started: float | None = None
-        self._synchronize_bytes = 0
-        self._synchronize_entries = 0
-        self._runtime = ""
-        self._unscheduled: set[str] = set()
+        self._pieces = SynchronizePieces()
+        self._adjustments = Adjustments(report)
         self._answers: Mapping[str, Serve] = {
             **dict.fromkeys(NOTICES, self._notice),
             "CreateContainer": self._create,
@@ -119,15 +107,17 @@ class Service:
             "Synchronize": self._synchronize,
             "Shutdown": lambda _: (SAFE_ANSWER, Outcome.DONE),
         }
-        self._is_interleaving_told = False
-        self.abilities: RuntimeAbilities | None = None
-        """What the runtime can; None until it has told what it is."""
         self.runtime_name = ""
         self.runtime_version = ""
         self.is_synchronized = False
         self.forgotten = ""
         """Why the runtime did not take our answer to Synchronize, if so: an older one keeps the
         connection then, and never calls again."""
+
+    @property
+    def abilities(self) -> RuntimeAbilities | None:
+        """Abilities of the runtime; None until it has told what it is."""
+        return self._adjustments.abilities
 
     def serve(self, served: ServedCall) -> None:
         """Find the answer to a call. Its notice, if there is one, is to be done after it."""
@@ -187,39 +177,24 @@ class Service:
         if request.request_timeout > 0:
             self._request_timeout_seconds = request.request_timeout / 1000
         self.runtime_name, self.runtime_version = request.runtime_name, request.runtime_version
-        self._runtime = f"{request.runtime_name} {request.runtime_version}".strip()
-        self.abilities = abilities(
-            request.runtime_name, request.runtime_version, request.NRI_version
-        )
-        self.report(Connected(self._runtime))
-        events = EVENT_MASK | (POD_UPDATES if self.abilities.updates_pods else 0)
+        runtime = f"{request.runtime_name} {request.runtime_version}".strip()
+        can = abilities(request.runtime_name, request.runtime_version, request.NRI_version)
+        self._adjustments.runtime, self._adjustments.abilities = runtime, can
+        self.report(Connected(runtime))
+        events = EVENT_MASK | (POD_UPDATES if can.updates_pods else 0)
         return nri_pb2.ConfigureResponse(events=events), Outcome.DONE
 
     def _synchronize(self, served: ServedCall) -> tuple[Message | Rejection | bytes, Outcome]:
         call, started = served.call, served.started
-        # Counted before it is parsed, for that takes the memory.
-        entries = count_entries(call.payload, _SYNCHRONIZE_ENTRIES_MAX)
-        self._synchronize_entries += entries
-        self._synchronize_bytes += len(call.payload) + _ENTRY_BYTES * entries
-        if text := self._excess():
-            self._pods, self._containers = [], []
+        if text := self._pieces.excess_of(call.payload):
             self.forgotten = text
             return Rejection(Code.RESOURCE_EXHAUSTED, text), Outcome.REFUSED
-        request = nri_pb2.SynchronizeRequest.FromString(call.payload)
-        # The runtime's patience is for all pieces together.
-        first = started if self._synchronize_started is None else self._synchronize_started
-        self._pods.extend(request.pods)
-        self._containers.extend(request.containers)
-        if request.more:
-            self._synchronize_started = first
+        if not self._pieces.add(call.payload, started):
             return nri_pb2.SynchronizeResponse(more=True), Outcome.DONE
-        pods, containers = self._pods, self._containers
-        self._pods, self._containers, self._synchronize_started = [], [], None
-        self._synchronize_bytes = self._synchronize_entries = 0
+        pieces, self._pieces = self._pieces, SynchronizePieces()
+        first = started if pieces.started is None else pieces.started
         left = call.timeout_nano / 1e9 or self._request_timeout_seconds - (started - first)
-        answer, outcome = self._ask(
-            served, lambda: self._adopt(pods, containers), max(0.0, _PATIENCE * left)
-        )
+        answer, outcome = self._ask(served, lambda: self._adopt(pieces), max(0.0, _PATIENCE * left))
         # Later than its deadline where the whole process slept.
         answered = self._clock() if served.given_up is None else served.given_up
         if answered - started > left:
@@ -227,24 +202,13 @@ class Service:
         self.is_synchronized = True
         return written_updates(nri_pb2.SynchronizeResponse, answer.all), outcome
 
-    def _excess(self) -> str:
-        """Why the pieces of this Synchronize are too much, if they are."""
-        if self._synchronize_entries > _SYNCHRONIZE_ENTRIES_MAX:
-            return (
-                f"Synchronize: more than {_SYNCHRONIZE_ENTRIES_MAX} pods and containers"
-                " — remove stopped pods"
-            )
-        if self._synchronize_bytes > _SYNCHRONIZE_BYTES_MAX:
-            return (
-                f"Synchronize: more than {_SYNCHRONIZE_BYTES_MAX >> 20} MiB of pods and containers"
-                " — remove annotations that nobody needs, or stopped pods"
-            )
-        return ""
-
-    def _adopt(self, pods: list[nri_pb2.PodSandbox], containers: list[nri_pb2.Container]) -> Answer:
+    def _adopt(self, pieces: SynchronizePieces) -> Answer:
         events = self._events
         listed = self._reader.read_all(
-            pods, containers, events.policy.containers, with_kubelet=events.asks_kubelet
+            pieces.pods,
+            pieces.containers,
+            events.policy.containers,
+            with_kubelet=events.asks_kubelet,
         )
         return events.synchronize(listed)
 
@@ -273,54 +237,9 @@ class Service:
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
-        adjustment = None
-        if answer.own is not None:
-            adjustment = adjustment_message(answer.own, self._scheduling(answer), answer.classes)
-        if answer.lifts_quota or answer.interleaved is not None:
-            adjustment = self._with_bandwidth(adjustment, answer)
+        adjustment = self._adjustments.of(answer)
         created = nri_pb2.CreateContainerResponse(adjust=adjustment).SerializeToString()
         return created + written_updates(nri_pb2.CreateContainerResponse, answer.others), outcome
-
-    def _with_bandwidth(
-        self, adjustment: nri_pb2.ContainerAdjustment | None, answer: Answer
-    ) -> nri_pb2.ContainerAdjustment:
-        adjustment = adjustment or nri_pb2.ContainerAdjustment()
-        if answer.lifts_quota:
-            lift_quota(adjustment.linux.resources)
-        if answer.interleaved is not None and self._has_memory_policy():
-            add_interleaving(adjustment.linux, answer.interleaved)
-        return adjustment
-
-    def _scheduling(self, answer: Answer) -> SchedulingClass | None:
-        """The scheduling class of a new container; None also where the runtime cannot set one."""
-        chosen = answer.scheduling
-        if chosen is None or (self.abilities is not None and self.abilities.can_schedule):
-            return chosen
-        if chosen.name not in self._unscheduled:
-            self._unscheduled.add(chosen.name)
-            self.report(
-                Unsupported(
-                    f"scheduling class {chosen.name!r}: {self._runtime or 'the runtime'} cannot set"
-                    " how processes are scheduled, so its containers run without — use a runtime"
-                    " with NRI 0.11 or newer"
-                )
-            )
-        return None
-
-    def _has_memory_policy(self) -> bool:
-        """Whether the runtime sets memory policies; where it does not, that is told."""
-        if self.abilities is not None and self.abilities.has_memory_policy:
-            return True
-        if not self._is_interleaving_told:
-            self._is_interleaving_told = True
-            self.report(
-                Unsupported(
-                    f"memory.pinfold.dev: {self._runtime or 'the runtime'} cannot set how memory is"
-                    " interleaved, so containers have all their memory nodes and the kernel takes"
-                    " the nearest with room first — use a runtime with NRI 0.12 or newer"
-                )
-            )
-        return False
 
     def _update(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
         request = nri_pb2.UpdateContainerRequest.FromString(served.call.payload)

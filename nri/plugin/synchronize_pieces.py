@@ -1,0 +1,58 @@
+"""Pieces of a Synchronize: a long list of what runs comes in several messages."""
+
+from typing import Final
+
+from ..api import nri_pb2
+from .entry_count import count_entries
+
+_BYTES_MAX: Final = 128 << 20
+"""All pieces of one Synchronize: some containerd sends pieces without end."""
+_ENTRIES_MAX: Final = 20_000
+"""Pods and containers together: a hundred times what a node runs."""
+_ENTRY_BYTES: Final = 1 << 10
+"""The weight of a pod or container beside its bytes: even an empty one takes memory."""
+
+
+class SynchronizePieces:
+    """Pods and containers of the pieces that came so far, until the list is complete."""
+
+    def __init__(self) -> None:
+        self.pods: list[nri_pb2.PodSandbox] = []
+        self.containers: list[nri_pb2.Container] = []
+        self.started: float | None = None
+        """When the first piece came: the runtime's patience is for all of them together."""
+        self._bytes = 0
+        self._entries = 0
+
+    def excess_of(self, payload: bytes) -> str:
+        """The reason for which the list is too much with one more piece; empty where it is not.
+
+        To be asked before that piece is parsed, which is what takes the memory. What came before is
+        let go then.
+        """
+        entries = count_entries(payload, _ENTRIES_MAX)
+        self._entries += entries
+        self._bytes += len(payload) + _ENTRY_BYTES * entries
+        if self._entries > _ENTRIES_MAX:
+            excess = f"{_ENTRIES_MAX} pods and containers — remove stopped pods"
+        elif self._bytes > _BYTES_MAX:
+            excess = (
+                f"{_BYTES_MAX >> 20} MiB of pods and containers"
+                " — remove annotations that nobody needs, or stopped pods"
+            )
+        else:
+            return ""
+        self.pods, self.containers = [], []
+        return f"Synchronize: more than {excess}"
+
+    def add(self, payload: bytes, started: float) -> bool:
+        """Take one more piece, which came at `started`; whether it is the last one.
+
+        Raises `DecodeError`.
+        """
+        request = nri_pb2.SynchronizeRequest.FromString(payload)
+        if self.started is None:
+            self.started = started
+        self.pods.extend(request.pods)
+        self.containers.extend(request.containers)
+        return not request.more
