@@ -44,11 +44,11 @@ from .upstream import MESSAGE_OPTIONS, Upstream
 
 _RETRY_SECONDS: Final = 0.5
 _GRACE_SECONDS: Final = 2.0
+"""For calls under way when the proxy ends."""
 _SERVERS_MAX: Final = 4
 """Servers at once: all but the last one listen at sockets that somebody deleted."""
 _RETIRE_SECONDS: Final = 300.0
 """For what was asked of a server that goes: the kubelet gives no call more than four minutes."""
-"""For calls under way when the proxy ends."""
 _VERSION_SECONDS: Final = 10.0
 _SERVER_OPTIONS: Final = (*MESSAGE_OPTIONS, ("grpc.so_reuseport", 0))
 

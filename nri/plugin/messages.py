@@ -41,8 +41,6 @@ Ids = TypeVar("Ids", CpuSet, NodeSet)
 
 _NAME_LABEL: Final = "io.kubernetes.container.name"
 
-"""Digits of 8 EiB."""
-
 PLACES_MAX: Final = 1024
 """So many devices and so many mounts of a container are read; they only tell where it is near."""
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,29 @@ def texts_below(path: Path) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
 def test_texts_of_fields_and_private_functions_stand_for_no_other_text(path: Path) -> None:
     assert [(line, text) for line, text in texts_below(path) if _ANAPHORA.match(text)] == []
+
+
+def stray(path: Path) -> Iterator[tuple[int, str]]:
+    """The texts in a file that stand directly below nothing they could be about."""
+    source = path.read_text(encoding="utf-8")
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        for before, after in pairwise(node.body):
+            match after:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    between = lines[before.end_lineno : after.lineno - 1]
+                    is_below = isinstance(before, ast.Assign | ast.AnnAssign)
+                    if not is_below or not all(one.strip() for one in between):
+                        yield after.lineno, text
+                case _:
+                    pass
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_texts_stand_below_the_field_that_they_are_about(path: Path) -> None:
+    assert list(stray(path)) == []
 
 
 @pytest.mark.parametrize(
