@@ -9,7 +9,7 @@ from functools import reduce
 
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import CpuSet, NodeSet
+from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
 from ..cpus.picker import CpuPicker
 from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
@@ -217,13 +217,14 @@ class Ledger:
             ledger._shared_milli = list(self._shared_milli)
             ledger._zero_requests = list(self._zero_requests)
             ledger._promise(grant, -1)
+            ledger.spare_cpus.resume(self.spare_cpus)
+            ledger.spare_cpus.change(replace(grant, exclusive=NO_CPUS), is_added=False)
         return ledger
 
     def copy(self) -> "Ledger":
         """Another ledger with the same grants. O(pools + grants)."""
         ledger = self._measured_apart()
-        ledger.free_sharable = list(self.free_sharable)
-        ledger.free_isolated = list(self.free_isolated)
+        ledger.free_sharable, ledger.free_isolated = [*self.free_sharable], [*self.free_isolated]
         ledger._free_count = list(self._free_count)
         ledger._shared_milli = list(self._shared_milli)
         ledger._zero_requests = list(self._zero_requests)

@@ -94,6 +94,11 @@ class SpareCpus:
         if self._kept is not None:
             self._kept.rest()
 
+    def restart(self) -> None:
+        """Choose anew which cpus are kept, whatever was asked before."""
+        self._kept = self._origin = None
+        self._changes = []
+
     def resume(self, origin: "SpareCpus | None") -> None:
         """Start, when asked first, from what is kept beside the same promises elsewhere."""
         # No chains: each would hold all those before it.

@@ -53,6 +53,9 @@ class Resizer:
         """
         # What it gives back is free for itself first.
         left = self._ledger.without_share(held) if left is None else left
+        if request.exclusive > len(held.exclusive):
+            # Which cpus it can have must not depend on what was asked before.
+            left.spare_cpus.restart()
         placement = self._plan(held, request, left, allowed, closed, back, owed, needed)
         if isinstance(placement, Failure) and request.fallback is not None:
             less = self.plan(held, request.fallback, allowed, closed, back, owed, needed, left)

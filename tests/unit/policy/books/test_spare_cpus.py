@@ -10,7 +10,8 @@ from msgspec import structs
 from pinfold.policy.books import spare_cpus
 from pinfold.policy.books.cpu_ledger import Ledger
 from pinfold.policy.books.kept_cpus import KeptCpus
-from pinfold.topology.sets.cpuset import CpuSet
+from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet
+from tests.unit.counted_calls import count_lines
 from tests.unit.policy.books.test_cpu_ledger import NODE0, NODE1, ROOT, ledger_of, narrowed, share
 
 CPUS = 6
@@ -95,10 +96,18 @@ def test_what_is_kept_follows_the_grants(data: st.DataObject) -> None:
         elif within := CpuSet(data.draw(masks)) & sharable:
             grant = narrowed(name, ROOT, "1", 100 * data.draw(st.integers(0, 9)))
             is_narrow = data.draw(st.booleans())
+            own = NO_CPUS
+            if data.draw(st.booleans()):
+                own = CpuSet(ledger.spare_cpus.takeable(data.draw(masks), 1))
+            grant = structs.replace(grant, exclusive=own)
             ledger.add(structs.replace(grant, within=within if is_narrow else None))
         if data.draw(st.booleans()):
             _ = ledger.spare_cpus.sure
         ledger.spare_cpus.check()
+        for one in ledger.grants.values():
+            asked = ledger.without_share(one).spare_cpus
+            _ = asked.sure
+            asked.check()
 
 
 def test_a_copy_of_a_ledger_keeps_cpus_apart_from_it() -> None:
@@ -112,6 +121,31 @@ def test_a_copy_of_a_ledger_keeps_cpus_apart_from_it() -> None:
     assert other.spare_cpus.sure == sure
     for one in (ledger, copy, other):
         one.spare_cpus.check()
+
+
+def crowded(count: int) -> Ledger:
+    """So many containers, each with shares of two cpus of its own."""
+    ledger = ledger_of(f"socket:1 numa:1 core:{2 * count} mem:1G")
+    for number in range(count):
+        first = 2 * number or 1  # the first cpu is reserved
+        cpus = CpuSet.of(first, first + 1)
+        ledger.add(structs.replace(share(f"s{number}", 0, 700), within=cpus))
+    return ledger
+
+
+def test_what_is_left_without_a_share_costs_no_more_among_many_than_among_few() -> None:
+    def lines(count: int) -> int:
+        ledger = crowded(count)
+        grant = next(iter(ledger.grants.values()))
+        cpus = grant.within.mask if grant.within else 0
+
+        def ask() -> None:
+            assert ledger.without_share(grant).spare_cpus.grantable(cpus, 0, 900) == 900
+
+        ask()  # What is found out about all is found once.
+        return count_lines(ask)
+
+    assert lines(300) <= lines(30) + 20
 
 
 def test_the_same_cpu_is_not_kept_for_two() -> None:
