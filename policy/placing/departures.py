@@ -241,12 +241,12 @@ class DepartureSearch:
         """Whether there is room still once others have got back what those kept from them."""
         if self._regrowth is None or len(leaving) > OWNERS_MAX:
             return True
-        regrown = self._regrowth.books_after(leaving, after)
+        regrown = self._regrowth.after(leaving, after)
         if regrown is None:
             return True
-        ids = frozenset([one.id for one in leaving])
-        rules = self._remaining.without(self._judgement, ids, freed, regrown)
-        return bool(self._has_room(regrown, rules, may_clear))
+        ids, books = frozenset([one.id for one in leaving]), regrown.books
+        rules = self._remaining.without(self._judgement, ids, freed, books, regrown.gained)
+        return bool(self._has_room(books, rules, may_clear))
 
     def _may_hold(self, rules: Judgement, ledger: Ledger) -> bool:
         """Whether enough cpus are left where rules that never break let the newcomer be."""

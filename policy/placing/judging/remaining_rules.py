@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, reduce
 from itertools import islice
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -28,6 +29,8 @@ class Freed(NamedTuple):
 
 NOTHING_FREED: Final = Freed(shared=0, is_anybodys=True)
 
+_NOTHING_REGAINED: Final[Mapping[ContainerId, int]] = MappingProxyType({})
+
 _WAIVED: Final = Restriction(text="", owner="", owner_id=ContainerId(""), can_break=True, wanted="")
 """In place of required affinity of the first of a group."""
 
@@ -48,14 +51,16 @@ class RemainingRules:
         leaving: Collection[ContainerId],
         freed: Freed,
         after: Books | None = None,
+        regained: Mapping[ContainerId, int] = _NOTHING_REGAINED,
     ) -> Judgement:
         """The rules that are left. `after`: books in which those hold nothing.
 
+        `regained`: masks of the cpus on which others run then that had made way for those.
         Without these no rule comes to say more: all whom the newcomer must be with are taken to
         stay, and nobody is missed by a spread rule that leaves it all domains.
         """
         if after is not None and rules.companions:
-            rules = self._beside_without(rules, leaving, freed, after)
+            rules = self._beside_without(rules, leaving, freed, after, regained)
         own = [self._own_without(one, leaving, freed) for one in rules.own]
         if after is not None:
             even = [one for one in rules.spreads if not one.full]
@@ -147,12 +152,18 @@ class RemainingRules:
         return tuple(found.items())
 
     def _beside_without(
-        self, rules: Judgement, leaving: Collection[ContainerId], freed: Freed, after: Books
+        self,
+        rules: Judgement,
+        leaving: Collection[ContainerId],
+        freed: Freed,
+        after: Books,
+        regained: Mapping[ContainerId, int],
     ) -> Judgement:
         """The rules where some leave whom the newcomer must be with, or are elsewhere, too."""
         around, beside = Whereabouts(after), dict[str, Companions]()
-        gone = reduce(int.__or__, map(self._books.affinity.residents.place, leaving), 0)
-        gains = self._gains(freed)
+        place = self._books.affinity.residents.place
+        gone = reduce(int.__or__, map(place, leaving), 0)
+        gains = [*self._gains(freed), *((cpus, place(one)) for one, cpus in regained.items())]
         for one in rules.companions:
             # They may be many, and so may such rules.
             stay = one.places & ~gone

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ....topology.model.machine import Level
 from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
+from ...books.cpu_ledger import Ledger
 from ...model.container import Container, ContainerId
 from ...model.grant import Grant
 from ...rules.podaffinity.rule_set import PlacementRules
@@ -119,6 +120,14 @@ def let_grow(wider: Grant, judgements: Iterable[Judgement], books: Books) -> Non
     books.ledger.repool(wider)
 
 
+class Regrown(Struct, frozen=True):
+    """Residents that have got back what others kept from them."""
+
+    books: Books
+    gained: Mapping[ContainerId, int]
+    """Masks of the cpus on which each runs then, and did not before."""
+
+
 class Regrowth:
     """The regrowth of residents once some others have left: tried on a copy of the ledger."""
 
@@ -136,8 +145,8 @@ class Regrowth:
         self._classified = classified
         self._unmet_of = unmet_of
 
-    def books_after(self, leaving: Sequence[Container], after: Books) -> Books | None:
-        """Books in which residents have what those who leave kept from them; None without such.
+    def after(self, leaving: Sequence[Container], after: Books) -> Regrown | None:
+        """Residents with what those who leave kept from them; None where that is nothing.
 
         `after`: books in which these hold nothing; it is not changed.
         """
@@ -163,10 +172,22 @@ class Regrowth:
             wider = grown(grant, found.presence(ids[0]), judgements, found)
             if wider.within != grant.within:
                 let_grow(wider, judgements, found)
-        return found
+        gained = {
+            one: _shared_cpus(ledger.counted(one), ledger) & ~self._books.reach(one)
+            for ids in members.values()
+            for one in ids
+        }
+        return Regrown(found, gained)
 
     def _kept_away(self, gone: Container, after: Books) -> KeptAway:
         ledger, rules = self._books.ledger, self._books.standing.of(gone.id)
         held = ledger.counted(gone.id)
         shared = standing_cpus(held, ledger) if held.has_shared_part else 0
         return KeptAway.by(gone, rules, held.exclusive.mask | shared, after)
+
+
+def _shared_cpus(grant: Grant, ledger: Ledger) -> int:
+    """A mask of the cpus that a grant shares; to rules who is in a pen has its own cpus alone."""
+    if grant.is_pen and grant.exclusive:
+        return 0
+    return standing_cpus(grant, ledger) & ledger.free_sharable[-1]

@@ -442,6 +442,22 @@ def test_nobody_is_named_whose_cpu_goes_to_one_that_made_way_for_him() -> None:
     assert grown(engine, it, 1).endswith(f"{MAKE_ROOM}{names}")
 
 
+def test_nobody_is_named_beside_whom_another_comes_who_had_made_way_for_him() -> None:
+    """Without `guard` the `shy` one is on all cpus, and so beside `it`, which must be with it."""
+    engine = engine_of("socket:1 numa:2 core:2 thread:2 mem:4G")
+    guard = container_of(
+        "guard", 0.5, apart(term("core", "web")), app="web", shares=True, annotations=HERE
+    )
+    it = container_of("it", 1, near(term("core", "web")), annotations=HERE)
+    wide = {"pool-name.pinfold.dev/pod": "socket #0"}
+    for one in (guard, it, container_of("shy", 0.5, app="web", shares=True, annotations=wide)):
+        placed(engine, one)
+    assert MAKE_ROOM not in grown(engine, it, 2)
+    engine.stop(guard.id)
+    engine.remove(guard.id)
+    assert grown(engine, it, 2)
+
+
 @pytest.mark.parametrize(
     ("residents", "skew", "told"),
     [
