@@ -8,6 +8,7 @@ from typing import Final
 from ...topology.sets.cpuset import iter_bits, lowest_cpu
 from .asking_sets import AskingSets
 from .full_sets import FullSets
+from .way_on import WayOn, way_on
 
 _CPU_MILLI: Final = 1000
 _LOOKS_MAX: Final = 8192
@@ -345,51 +346,29 @@ class KeptCpus:
         And the cpus to which nobody can move on from there, or their next, where nobody can.
         """
         sets, usable = self._sets, self._partly | self.spare
-        came: dict[int, tuple[int, int]] = {first: (first, -1)}
-        pending, seen = [first], 0
-        for number in pending:
-            here = sets[number] & self._kept & ~seen
-            seen |= here
-            looks = 1
-            while here:
-                cpu = here.bit_length() - 1
-                here ^= 1 << cpu
-                looks += 1
-                for other in self._users[cpu]:
-                    if other in came:
-                        continue
-                    came[other] = number, cpu
-                    if ends := sets[other] & usable:
-                        # None that waits has any: so nobody looks at all who share with those.
-                        self._looks += looks
-                        self._effort += looks
-                        return self._passed_on(came, other, ends.bit_length() - 1, milli), 0
-                    pending.append(other)
-            self._looks += looks
-            self._effort += looks
-            if self._looks > _LOOKS_MAX or self._effort > _EFFORT_MAX:
-                return 0, 0
-        around = reduce(int.__or__, map(sets.__getitem__, came))
+        looks_max = min(_LOOKS_MAX - self._looks, _EFFORT_MAX - self._effort)
+        found = way_on(first, sets, self._users, self._kept, usable, looks_max)
+        self._looks += found.looks
+        self._effort += found.looks
+        if found.end >= 0:
+            return self._passed_on(found, milli), 0
+        if found.looks > looks_max:
+            return 0, 0
+        around = reduce(int.__or__, map(sets.__getitem__, found.came))
         # All who have some of these cpus have others of these alone, or of those that are taken.
         taken = around & self._taken
         left = _CPU_MILLI * taken.bit_count() + self._asked - milli
-        self._full.note(seen | taken, around, left)
-        return 0, seen
+        self._full.note(found.seen | taken, around, left)
+        return 0, found.seen
 
-    def _passed_on(
-        self, came: Mapping[int, tuple[int, int]], last: int, end: int, milli: int
-    ) -> int:
+    def _passed_on(self, found: WayOn, milli: int) -> int:
+        """The milli-cpus of so many that everybody on a way moves on with."""
+        end, steps = found.end, found.steps()
         if self.spare >> end & 1:
             self._open(1 << end)
-        way: list[tuple[int, int, int]] = []
-        milli, one = min(milli, self._left[end]), last
-        while came[one][1] >= 0:
-            before, cpu = came[one]
-            milli = min(milli, self._users[cpu][one])
-            way.append((one, cpu, before))
-            one = before
-        self._take(end, last, milli)
-        for one, cpu, before in way:
+        milli = min(milli, self._left[end], *[self._users[cpu][one] for one, cpu, _ in steps])
+        self._take(end, found.last, milli)
+        for one, cpu, before in steps:
             users, bit = self._users_at(cpu), 1 << cpu
             users[before] = users.get(before, 0) + milli
             self._on[before] |= bit
