@@ -1,6 +1,6 @@
 """Asking sets: sets of cpus of each of which one is to be shared, for so many who need it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ...topology.sets.cpuset import iter_bits
@@ -53,6 +53,34 @@ class AskingSets:
         self._file()
         wide = [one for one in self._wide if one >> cpu & 1]
         return [*self._at.get(cpu, ()), *wide]
+
+    def in_place_of(self, unused: Iterable[int], kept: int, free: int) -> tuple[int, int]:
+        """Masks of a free cpu, and of several kept ones, that need not be kept once it is.
+
+        Nothing where there is no such. `unused`: the kept ones that may be let go. O(these x sets
+        that have them).
+        """
+        serving = {cpu: self._serving(cpu, kept) & free for cpu in unused}
+        once = several = 0
+        for mask in serving.values():
+            several |= once & mask
+            once |= mask
+        one = several & -several
+        left = kept | one
+        for cpu in [cpu for cpu, mask in serving.items() if mask & one]:
+            rest = left & ~(1 << cpu)
+            if all([cpus & rest for cpus in self.with_cpu(cpu)]):
+                left = rest
+        others = kept & ~left
+        return (one, others) if others & (others - 1) else (0, 0)
+
+    def _serving(self, cpu: int, kept: int) -> int:
+        """A mask of the cpus each of which would do in place of a kept one."""
+        others, found = kept & ~(1 << cpu), -1
+        for cpus in self.with_cpu(cpu):
+            if not cpus & others:
+                found &= cpus
+        return found
 
     def _file(self) -> None:
         for cpus in self._unfiled:

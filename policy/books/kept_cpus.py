@@ -162,6 +162,8 @@ class KeptCpus:
             if not more:
                 break
             dead |= self._full.closed_by(found)
+        if more and self._asking.counts:
+            found = self._exchanged(cpus, found, count)
         self._taken = 0
         self.spare |= found
         return found
@@ -244,6 +246,22 @@ class KeptCpus:
                 return milli, reach
             milli -= moved
         return 0, 0
+
+    def _exchanged(self, cpus: int, found: int, count: int) -> int:
+        """Spared cpus; more where one is kept in place of several that are kept to be asked for."""
+        while found.bit_count() < count and self._effort <= _EFFORT_MAX:
+            here = [*iter_bits(cpus & self._kept & self._partly)]
+            self._effort += len(here)
+            unused = [cpu for cpu in here if not self._users[cpu]]
+            one, others = self._asking.in_place_of(unused, self._kept, found)
+            if not others:
+                break
+            self.spare |= one
+            self._open(one)
+            self._kept ^= others
+            self._partly ^= others
+            found ^= one | others
+        return found
 
     def _keep_one(self, cpus: int) -> bool:
         if not cpus & self._kept and (new := cpus & self.spare):
