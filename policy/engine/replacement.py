@@ -5,6 +5,7 @@ For a container by itself, or for a pen with all who are in it: the pen is the u
 
 from collections.abc import Iterator, Mapping
 from functools import reduce
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -26,7 +27,8 @@ from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.near_blockers import NearBlockers
 from ..placing.judging.obstacles import obstacles
-from ..placing.judging.restriction import TOLD_MAX, names_text, wants_text
+from ..placing.judging.restriction import TOLD_MAX, Restriction, names_text, wants_text
+from ..placing.judging.rule_look import RuleLook
 from ..placing.mover import bound_to_place, immovable
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
@@ -39,6 +41,9 @@ MENDED: Final = "mended"
 """What decides where a container goes whose unmet rules a move mends."""
 REPLACED: Final = "replaced"
 """What decides where a container goes whose rules had stopped to hold."""
+_MENDED: Final = "it was moved to mend "
+_OUT_OF_THE_WAY: Final = "it was moved out of the way of "
+"""The beginning of a note about a rule that others are still in the way of."""
 
 
 class Party(Struct, frozen=True):
@@ -136,12 +141,14 @@ def plan_replacement(
             return found
         left = {one.name for one in found.broken}
         after = _presence_after(found.booking.grant, books)
-        mends = [one.name for one in sought if one.name not in left]
-        mends += [one.name for one in missed if one.holds_beside(after)]
-        if not mends or left - {one.name for one in before}:
+        mended = {one.name: one for one in sought if one.name not in left}
+        met = dict.fromkeys([one.name for one in missed if one.holds_beside(after)])
+        if not (mended or met) or left - {one.name for one in before}:
             return None
-        notes = tuple(f"it was moved to mend {one}" for one in dict.fromkeys(mends))
-        return replace(found, notes=notes[:TOLD_MAX])
+        look = RuleLook(without, roster.containers, roster.classified, judge)
+        notes = [_note(one, look) for one in islice(mended.values(), TOLD_MAX)]
+        notes += [f"{_MENDED}{one}" for one in met if one not in mended]
+        return replace(found, notes=tuple(notes[:TOLD_MAX]))
 
     placement = plan(_confined(relaxed, held, wanted_pool, books))
     if wanted_pool is not None and not isinstance(placement, Placement):
@@ -167,6 +174,15 @@ def plan_replacement(
     if isinstance(offer, Refusal):
         return Failure(refusal=offer)
     return _with_memory(placement, offer, REPLACED if wanted_pool is None else MENDED)
+
+
+def _note(rule: Restriction, look: RuleLook) -> str:
+    """What a move does for a rule that it does not break; `look`: at all who stay.
+
+    Others may be in the way of somebody's rule as well, and go later, or never.
+    """
+    is_broken = not rule.is_own and look.still_broken(rule.owner_id, (rule.unmet_text,))
+    return f"{_OUT_OF_THE_WAY if is_broken else _MENDED}{rule.name}"
 
 
 def relocated(

@@ -186,7 +186,8 @@ def test_those_in_the_way_of_a_rule_are_moved(engine: Engine, names: list[str]) 
     for name in names:
         decision = engine.decisions[ContainerId(f"{name}-main")]
         assert decision.decided_by == "mended"
-        assert decision.notes == tuple(f"it was moved to mend {one}" for one in told)
+        does = "to mend" if name == names[-1] else "out of the way of"
+        assert decision.notes == tuple(f"it was moved {does} {one}" for one in told)
 
 
 def test_one_move_mends_the_rules_of_all_owners_beside_it() -> None:
@@ -301,3 +302,31 @@ def test_who_is_in_nobodys_way_is_held_by_the_rules_about_it() -> None:
     found = engine.move(ContainerId("wolf-main"), engine.tree.pools[2].id)
     assert reason(found) == "required rules hold it where it is"
     assert isinstance(engine.move(SHEEP.id, engine.tree.pools[1].id).result, Refusal)
+
+
+def test_who_went_first_of_several_is_told_to_be_out_of_the_way_wherever_the_moves_end() -> None:
+    """The rule of the `sheep` is about both wolves, and that of the `lamb` about one of them."""
+    lamb = container_of("lamb", 0.1, apart(term("numa", "alpha")), annotations=NEVER)
+    alpha, beta = container_of("w1", 0.5, app="alpha"), wolf("w2")
+    both = {"key": "app", "operator": "In", "values": ["alpha", "wolf"]}
+    packs = term("numa", labelSelector={"matchExpressions": [both]})
+    sheep = container_of("sheep", 0.5, apart(packs), annotations=NEVER)
+    engine = crowded(alpha, beta, sheep, lamb)
+    (away,) = (pool.id for pool in engine.tree.pools if pool.name == "NUMA node #1")
+
+    def told(container: Container) -> set[tuple[str, str]]:
+        """What a move does, and whose rule it does that for."""
+        notes = engine.decisions[container.id].notes
+        return {(one.partition(" anti-")[0], one.rpartition(" of ")[2]) for one in notes}
+
+    of_first = {
+        ("it was moved out of the way of", sheep.path),
+        ("it was moved to mend", lamb.path),
+    }
+    assert isinstance(engine.move(alpha.id, away).result, Grant)
+    assert engine.decisions[sheep.id].unmet
+    assert told(alpha) == of_first
+    assert isinstance(engine.move(beta.id, away).result, Grant)
+    assert not engine.decisions[sheep.id].unmet
+    assert told(beta) == {("it was moved to mend", sheep.path)}
+    assert told(alpha) == of_first
