@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from ...nri.dispatch.actuator import SUSPECT
-from ...policy.engine.adoption import KEPT
+from ...policy.engine.decision import KEPT
 from ...policy.engine.pool_drawing import pools_document
 from ...policy.engine.snapshot import Snapshot
 from ...policy.model.container import Container, ContainerId

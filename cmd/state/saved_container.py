@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...policy.annotations.annotation_keys import RESOURCES_KEY, domain_of
-from ...policy.engine.adoption import Advice
+from ...policy.engine.advice import Advice
 from ...policy.model.container import (
     Container,
     ContainerId,

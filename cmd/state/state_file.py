@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from ...policy.engine.adoption import Advice
+from ...policy.engine.advice import Advice
 from ...policy.model.container import Container, ContainerId
 from ...topology.sets.base_errors import PinfoldError
 from ...topology.sets.cpuset import CpuSet, IdListError

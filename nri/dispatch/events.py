@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import structs
 
 from ...policy.configuration.config import Config
-from ...policy.engine.adoption import Advice
+from ...policy.engine.advice import Advice
 from ...policy.engine.decision import Decision
 from ...policy.engine.engine import Engine
 from ...policy.engine.reconfiguration import find_moves

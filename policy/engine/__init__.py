@@ -1,4 +1,4 @@
-"""The engine: events in, decisions and snapshots out; adoption, reconfiguration, their reasons.
+"""The engine: events in, decisions and snapshots out; reconfiguration, their reasons.
 
 May import `placing` and the folders before it.
 """

@@ -9,8 +9,7 @@ from ..books.books import Books
 from ..model.container import Container, ContainerId, Resources
 from ..model.grant import Grant, PoolId
 from ..model.pinning import Change
-from ..model.request import Request
-from ..placing.classifier import Classified, Classifier, request_as_it_runs
+from ..placing.classifier import Classified, Classifier
 from ..placing.judging.judge import Judge
 from ..placing.judging.told_rules import NOTHING_TOLD, ToldRules
 from ..placing.judging.uncounted_rules import with_uncounted
@@ -22,8 +21,7 @@ from ..placing.pool_choice import Chooser
 from ..placing.restart import RestartPlacer
 from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
-from .adoption import KEPT, Advice, adopted_grant, kept_grant
-from .decision import Decision, fault_problem, left_as_it_was, refused, with_changes, with_objection
+from .decision import Decision, left_as_it_was, refused, with_changes, with_objection
 from .heeded_resize import heeded_resize
 from .penning import Penning
 from .replacement import party_of, plan_replacement, relocated
@@ -151,30 +149,6 @@ class Allocator:
             lineup=decision.lineup,
         )
 
-    def adopt(
-        self, container: Container, request: Request, others: int, advice: Advice | None
-    ) -> bool:
-        """Book what a running container has; False where that is nothing legal."""
-        ledger, picker = self.books.ledger, self.books.picker
-        grant = adopted_grant(container, request, ledger, picker, others, advice)
-        if grant is None:
-            return False
-        grant, pinning = self.books.adopt(container, request, grant)
-        classified = self.roster.classified[container.id]
-        asked = classified.request.exclusive
-        missing = asked - len(grant.exclusive)
-        self.roster.decisions[container.id] = Decision(
-            container_id=container.id,
-            result=grant,
-            pool=self.books.tree.pools[grant.pool_id].name,
-            pinning=pinning,
-            decided_by=KEPT,
-            cold_start_ns=0 if self.books.has_dram(grant.memory) else request.cold_start_ns,
-            degraded=f"{missing} of {asked} exclusive CPUs are missing" if missing > 0 else "",
-            problems=classified.problems,
-        )
-        return True
-
     def heed_rules(
         self, container: Container, told: ToldRules = NOTHING_TOLD, *, is_alone: bool = False
     ) -> None:
@@ -203,29 +177,6 @@ class Allocator:
         """Look after containers that were left no cpu of their pool by what a pen got."""
         if self.books.standing.rules:
             self.unmet.note_displaced(self.shares.rehouse())
-
-    def keep(
-        self, container: Container, others: int, advice: Advice | None, fault: Exception
-    ) -> None:
-        """Let a running container be, because we are at fault with it.
-
-        It is told nothing; cpus that are its own alone are nobody else's.
-        """
-        request = request_as_it_runs(container)
-        problems = (fault_problem(container, fault),)
-        self.roster.add(container, Classified(request=request, rules=(), problems=problems))
-        grant = kept_grant(container, request, self.books.ledger, others, advice)
-        grant, pinning = self.books.adopt(container, request, grant)
-        self.roster.decisions[container.id] = Decision(
-            container_id=container.id,
-            result=grant,
-            pool=self.books.tree.pools[grant.pool_id].name,
-            pinning=pinning,
-            decided_by=KEPT,
-            degraded=problems[0].what,
-            problems=problems,
-            fault=repr(fault),
-        )
 
     def resize(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Other resources for a container that holds some; a refusal leaves it what it had."""

@@ -13,12 +13,16 @@ from ..model.container import Container, ContainerId
 from ..model.grant import Dropped, Grant, Refusal
 from ..model.pinning import Change, Pinning, changed
 from ..placing.judging.restriction import TOLD_MAX
+from ..placing.judging.unmet_texts import joined
 from ..placing.lineup import Lineup
 from ..placing.placer import Failure, Placement
 from ..placing.rank import Rank
 from ..text.errors import Problem
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses
+from .advice import Advice
 
+KEPT: Final = "kept"
+"""The criterion of a decision that leaves a running container what it had."""
 UNMET: Final = "unmet"
 """The place of problems that are rules which do not hold."""
 _PROBLEMS_KNOWN: Final = 256
@@ -160,6 +164,49 @@ def with_changes(decision: Decision, later: Sequence[Change], books: Books) -> D
         pinning=own,
         changes=tuple(changes.values()),
     )
+
+
+def carried_over(
+    decision: Decision, earlier: Decision | None, advice: Advice | None, *, is_same_tree: bool
+) -> Decision:
+    """The decision about a container that stays as it is: why it is there is what it was before.
+
+    The pools that were looked at then are told by their numbers, so only of the same tree. Of one
+    that is not known any more the rules that did not hold are what is remembered.
+    """
+    grant = decision.result
+    if decision.decided_by != KEPT or decision.fault:
+        return decision
+    if earlier is None and advice is not None and advice.pool == decision.pool:
+        return with_unmet(decision, joined(advice.unmet, decision.unmet))
+    if earlier is None or earlier.fault:
+        return decision
+    held = earlier.result
+    if not isinstance(held, Grant) or not isinstance(grant, Grant):
+        return decision
+    is_same = (earlier.pool, held.cpu_type, held.exclusive) == (
+        decision.pool,
+        grant.cpu_type,
+        grant.exclusive,
+    )
+    if not is_same:
+        return decision
+    return replace(
+        with_unmet(decision, joined(earlier.unmet, decision.unmet)),
+        decided_by=earlier.decided_by,
+        lineup=earlier.lineup if is_same_tree else None,
+        degraded=earlier.degraded if decision.degraded and earlier.degraded else decision.degraded,
+    )
+
+
+def with_repetition(decision: Decision, container: Container, count: int) -> Decision:
+    """The decision about a container whose id a runtime lists several times."""
+    problem = Problem(
+        where=container.path,
+        what=f"the runtime lists id {container.id!r} {count} times; the newest entry counts",
+        container=container.name,
+    )
+    return replace(decision, problems=(*decision.problems, problem))
 
 
 class Adopted(Struct, frozen=True, kw_only=True):

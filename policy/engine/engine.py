@@ -21,11 +21,12 @@ from ..pools.supply import Supply
 from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
-from .adoption import Advice
+from .adoption.adopted_container import adopt
+from .adoption.readoption import catch_up, readopted
+from .advice import Advice, Usability
 from .allocator import Allocator
-from .decision import Adopted, Decision
+from .decision import Adopted, Decision, carried_over, with_repetition
 from .notes import note_placement
-from .readoption import Usability, carried_over, catch_up, readopted, with_repetition
 from .restoration import restore
 from .snapshot import Snapshot
 
@@ -160,7 +161,7 @@ class Engine:
         allocator = self._allocator
         classified, others = allocator.know(container), allocator.books.pinner.told_cpus
         is_penned = allocator.pens.name_of(container, classified) is not None
-        if is_penned or not allocator.adopt(container, classified.request, others, None):
+        if is_penned or not adopt(allocator, container, classified.request, others, None):
             return allocator.conclude(allocator.place_running(container))
         allocator.heed_rules(container, is_alone=True)
         changes = allocator.books.pinner.changes(container.id)

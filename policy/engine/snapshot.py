@@ -28,7 +28,7 @@ from ..pools.layout import MachineLayout
 from ..pools.pool_tree import PoolTree
 from ..pools.supply import Supply
 from ..tuning.effects import ExclusiveCpus, Occupancy
-from .adoption import Advice
+from .advice import Advice
 from .decision import Decision
 
 

@@ -23,7 +23,7 @@ from pinfold.policy.configuration.affinity_fields import (
     TermFields,
 )
 from pinfold.policy.configuration.config import Config, PoolLabels
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, rebalance
 from pinfold.policy.engine.snapshot import Snapshot

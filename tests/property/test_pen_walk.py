@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec import structs
 
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import (

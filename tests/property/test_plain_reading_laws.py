@@ -18,7 +18,7 @@ from msgspec import structs
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, ContainerState

@@ -25,7 +25,7 @@ from pinfold.nri.hints.combined_hints import Surroundings
 from pinfold.nri.plugin.plugin import Plugin, RuntimeLink, Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.hints.hint_text import TEST_APIS
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec

@@ -11,7 +11,7 @@ from pinfold.cmd.state.saved_container import SavedContainer, SavedPod
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.cmd.state.state_file import State, StateFile, load_state
 from pinfold.policy.configuration.config_text import config_from_values
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant

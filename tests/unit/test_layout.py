@@ -57,7 +57,16 @@ LEDGERS = {
 }
 """What an engine keeps to itself, in the policy; all others are shown a snapshot."""
 
-KEEPERS = ("memory", "books", "placing", "placing/judging", "placing/openings", "pens", "engine")
+KEEPERS = (
+    "memory",
+    "books",
+    "placing",
+    "placing/judging",
+    "placing/openings",
+    "pens",
+    "engine",
+    "engine/adoption",
+)
 """The folders of the policy whose modules keep, read and change the ledgers."""
 
 # What would let the outside world into a pure function or into protocol code.

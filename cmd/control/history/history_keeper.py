@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from ....nri.dispatch.courtesy import Courtesy
 from ....nri.dispatch.front import Front
 from ....nri.dispatch.report import Decided, Happening, Identified, Released, Synchronized
-from ....policy.engine.adoption import KEPT
+from ....policy.engine.decision import KEPT
 from ....policy.engine.snapshot import Snapshot
 from ....policy.model.container import Container, ContainerId
 from ....policy.model.grant import Refusal

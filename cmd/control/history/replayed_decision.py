@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from ....policy.engine.adoption import Advice
+from ....policy.engine.advice import Advice
 from ....policy.engine.decision import Decision
 from ....policy.engine.engine import Engine
 from ....policy.model.container import Container, ContainerId, ContainerState

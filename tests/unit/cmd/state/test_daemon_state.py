@@ -39,7 +39,7 @@ from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message, start_pods
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.configuration.config_text import config_from_values
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import (

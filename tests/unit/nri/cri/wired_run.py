@@ -14,7 +14,7 @@ from pinfold.nri.embedded.kubelet import resources_message
 from pinfold.nri.hints.combined_hints import Surroundings
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.reason import reason_of
 from pinfold.policy.hints.hint_text import TEST_APIS

@@ -22,7 +22,7 @@ from pinfold.nri.embedded.kubelet import container_message, resources_message, s
 from pinfold.nri.hints.combined_hints import Surroundings
 from pinfold.nri.hints.hint_finder import HintFinder
 from pinfold.nri.plugin.plugin import Plugin, Timing
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources

@@ -31,7 +31,7 @@ from pinfold.nri.embedded.runtime_dialects import (
 from pinfold.nri.plugin.plugin import Timing, retry_seconds
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.decision import Adopted, Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec

@@ -24,7 +24,7 @@ from pinfold.nri.wire.connection import Call, Connection, Event, Reply, Role
 from pinfold.nri.wire.mux import encode_message
 from pinfold.nri.wire.ttrpc import Code, Message, MessageType
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.decision import Adopted
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId

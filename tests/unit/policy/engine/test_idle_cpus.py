@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from pinfold.policy.configuration.config import Amounts, Config
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Resources
 from pinfold.policy.model.grant import Grant, GrantKind

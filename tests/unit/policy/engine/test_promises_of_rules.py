@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from pinfold.policy.configuration.config_text import config_from_values
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, ContainerState
 from pinfold.policy.model.grant import Grant, Refusal

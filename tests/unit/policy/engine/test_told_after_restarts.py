@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, placed, term

@@ -1,69 +1,27 @@
 """Adoption of everything that runs, in which a fault with one container is no other one's fault."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial, reduce
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import NO_CPUS, CpuSet
-from ..annotations.preferences import parse_preferences
-from ..model.container import Container, ContainerId
-from ..model.grant import Grant, Refusal
-from ..model.request import CpuType, Request
-from ..pens.pen_name import wished_pen
-from ..placing.judging.unmet_texts import joined
-from ..pools.supply import Supply
-from ..text.errors import Problem
-from ..tuning.interrupts import Interrupt
-from .adoption import KEPT, Advice, has_own_cpus, overlaps, told_rules
-from .allocator import Allocator
-from .decision import Decision, fault_problem, with_unmet
-from .pen_adoption import PennedContainers, adopt_pen, find_penned, taken_by
-
-
-class FaultyContainerError(Exception):
-    """A fault of ours with one container; what is booked may be half a change."""
-
-    def __init__(self, container_id: ContainerId, error: Exception) -> None:
-        super().__init__(container_id, error)
-        self.container_id = container_id
-        self.error = error
-
-
-class Usability(Struct, frozen=True, kw_only=True):
-    """Effects of another configuration or machine on cpus, alike at a reload and at a restart."""
-
-    usable: CpuSet
-    """Every cpu for containers that are not of the system, as of now."""
-    freed: CpuSet
-    """Usable cpus that could not be used before."""
-    is_reserved: bool
-    """Whether some cpus are reserved that were not before."""
-
-    @classmethod
-    def since(cls, advice: Collection[Advice], supply: Supply) -> "Usability":
-        """The effects of the present supply on what is remembered."""
-        before = {one.usable for one in advice if one.usable is not None}
-        reserved = {one.reserved for one in advice if one.reserved is not None}
-        usable = supply.usable
-        return cls(
-            usable=usable,
-            freed=reduce(CpuSet.__or__, (usable - one for one in before), NO_CPUS),
-            is_reserved=any(supply.reserved - one for one in reserved),
-        )
-
-    def left_of(self, container: Container, advice: Advice | None) -> Container:
-        """The container on those of its cpus that it may still use; itself where none are gone.
-
-        Or where all are. Then it is not placed anew, far from its memory, for one cpu that was
-        taken away. Who is not remembered may have begun on anybody's cpus.
-        """
-        cpus = container.cpus
-        if advice is None or cpus is None or not cpus & advice.withdrawn(self.usable):
-            return container
-        left = cpus & self.usable
-        return replace(container, cpus=left) if left else container
+from ....topology.sets.cpuset import NO_CPUS, CpuSet
+from ...model.container import Container, ContainerId
+from ...model.request import Request
+from ...tuning.interrupts import Interrupt
+from ..advice import Advice, Usability, told_rules
+from ..allocator import Allocator
+from .adopted_container import (
+    Blame,
+    FaultyContainerError,
+    adopt,
+    keep,
+    leave_out,
+    stays_on_reserved,
+)
+from .adopted_grant import has_own_cpus, overlaps
+from .penned_containers import PennedContainers, adopt_pen, find_penned, taken_by
 
 
 def readopted(
@@ -109,7 +67,7 @@ def _readopt(
             roster.note_size(container.pod, known.pod_size)
         if container.id not in faults:
             try:
-                with _Blame(container):
+                with Blame(container):
                     allocator.know(container)
             except FaultyContainerError as fault:
                 # Nothing is booked yet, so the others need not begin again.
@@ -121,23 +79,23 @@ def _readopt(
     for container in running:
         found = faults.get(container.id, ())
         if len(found) == 1:
-            with _Blame(container):
-                allocator.keep(container, others[container.id], advice.get(container.id), found[0])
+            with Blame(container):
+                keep(allocator, container, others[container.id], advice.get(container.id), found[0])
         elif found:
-            _leave_out(allocator, container, found[-1])
+            leave_out(allocator, container, found[-1])
     homeless = _adopt(allocator, sound, requests, others, advice)
     if books.standing.rules:
         _heed_rules(allocator, [one for one in sound if one.id in books.ledger.grants], advice)
     # What was adopted keeps its cpus: nobody is told of growth until the next event.
     allocator.unmet.note_moves(books.pinner.drain())
     for container in homeless:
-        with _Blame(container):
-            if not _left_on_reserved(allocator, container):
+        with Blame(container):
+            if not stays_on_reserved(allocator, container):
                 allocator.conclude(allocator.place_running(container))
     for container in running:
         is_whole = container.cpus == had[container.id]
         if container.id not in faults and (usability.freed or not is_whole):
-            with _Blame(container):
+            with Blame(container):
                 allocator.mend(container.id)
 
 
@@ -162,49 +120,6 @@ def _as_first_seen(container: Container, advice: Advice | None) -> Container:
     return replace(container, pod=replace(pod, first_labels=first))
 
 
-def carried_over(
-    decision: Decision, earlier: Decision | None, advice: Advice | None, *, is_same_tree: bool
-) -> Decision:
-    """The decision about a container that stays as it is: why it is there is what it was before.
-
-    The pools that were looked at then are told by their numbers, so only of the same tree. Of one
-    that is not known any more the rules that did not hold are what is remembered.
-    """
-    grant = decision.result
-    if decision.decided_by != KEPT or decision.fault:
-        return decision
-    if earlier is None and advice is not None and advice.pool == decision.pool:
-        return with_unmet(decision, joined(advice.unmet, decision.unmet))
-    if earlier is None or earlier.fault:
-        return decision
-    held = earlier.result
-    if not isinstance(held, Grant) or not isinstance(grant, Grant):
-        return decision
-    is_same = (earlier.pool, held.cpu_type, held.exclusive) == (
-        decision.pool,
-        grant.cpu_type,
-        grant.exclusive,
-    )
-    if not is_same:
-        return decision
-    return replace(
-        with_unmet(decision, joined(earlier.unmet, decision.unmet)),
-        decided_by=earlier.decided_by,
-        lineup=earlier.lineup if is_same_tree else None,
-        degraded=earlier.degraded if decision.degraded and earlier.degraded else decision.degraded,
-    )
-
-
-def with_repetition(decision: Decision, container: Container, count: int) -> Decision:
-    """The decision about a container whose id a runtime lists several times."""
-    problem = Problem(
-        where=container.path,
-        what=f"the runtime lists id {container.id!r} {count} times; the newest entry counts",
-        container=container.name,
-    )
-    return replace(decision, problems=(*decision.problems, problem))
-
-
 def _adopt(
     allocator: Allocator,
     running: Sequence[Container],
@@ -219,9 +134,9 @@ def _adopt(
     everybody, running = running, [one for one in running if one.id not in inside]
     if books.must_expect(everybody):
         for container in running:
-            with _Blame(container):
+            with Blame(container):
                 books.expect(container, requests[container.id])
-    adopt = partial(_without_place, allocator, others, advice)
+    without_place = partial(_without_place, allocator, others, advice)
     known = [one for one in everybody if one.id in advice]
     turns = _turns(running, requests, others, advice, known)
     own_pens = [group for group in penned if _may_own(group, advice)]
@@ -230,15 +145,15 @@ def _adopt(
     # claims that are remembered, as none gets a cpu that somebody is owed by then; but who began on
     # others' cpus since these were remembered takes none from pens. Who shares may have been left
     # the reserved cpus because of them, and may have been promised more than a claim leaves.
-    sharing = adopt(sorted(turns.own, key=lambda one: not one[1].claimed))
+    sharing = without_place(sorted(turns.own, key=lambda one: not one[1].claimed))
     homeless = _adopt_pens(allocator, own_pens, advice)
-    sharing += adopt(turns.since)
-    homeless += [one for one, _ in adopt(turns.claims)]
+    sharing += without_place(turns.since)
+    homeless += [one for one, _ in without_place(turns.claims)]
     further.sort(key=lambda group: _is_known_to_share(group, advice))
     homeless += _adopt_pens(allocator, further, advice)
     left = [*turns.left, *((one, request.as_shared()) for one, request in sharing)]
     places = {one.id: place for place, one in enumerate(running)}
-    homeless += [one for one, _ in adopt(sorted(left, key=lambda one: places[one[0].id]))]
+    homeless += [one for one, _ in without_place(sorted(left, key=lambda one: places[one[0].id]))]
     books.expect_no_more()
     return homeless
 
@@ -275,7 +190,7 @@ def _turns(
     turns = _Turns([], [], [], [])
     for container in running:
         request, hint = requests[container.id], advice.get(container.id)
-        with _Blame(container):
+        with Blame(container):
             if request.claimed:
                 # It was told of by whoever creates pods, and may be about others' cpus. Where it is
                 # not, who was left the reserved cpus because of these is known for that then.
@@ -301,9 +216,9 @@ def _without_place(
     """Adopt containers where they run; returns those that have nothing legal there."""
     found: list[_Asking] = []
     for container, request in asking:
-        with _Blame(container):
+        with Blame(container):
             hint = advice.get(container.id)
-            if not allocator.adopt(container, request, others[container.id], hint):
+            if not adopt(allocator, container, request, others[container.id], hint):
                 found.append((container, request))
     return found
 
@@ -316,7 +231,7 @@ def _adopt_pens(
     """Book pens; returns those of their containers that have nothing legal."""
     found: list[Container] = []
     for group in groups:
-        with _Blame(group.containers[0]):
+        with Blame(group.containers[0]):
             found += adopt_pen(group, advice, allocator.books, allocator.roster, allocator.pens)
     return found
 
@@ -338,63 +253,6 @@ def _heed_rules(
     """Let nobody who was adopted grow to where a rule between containers would break."""
     told = told_rules(advice)
     for container in adopted:
-        with _Blame(container):
+        with Blame(container):
             allocator.heed_rules(container, told)
     allocator.rehouse(moves_nobody=True)
-
-
-def _left_on_reserved(allocator: Allocator, container: Container) -> bool:
-    """Whether a container that shares reserved cpus stays there, as a rule refuses it elsewhere.
-
-    Nobody remembers by then why it is there.
-    """
-    books, classified = allocator.books, allocator.roster.classified[container.id]
-    root, request = books.tree.root, classified.request
-    cpus = (container.cpus or NO_CPUS) & root.cpus
-    is_shared = request.cpu_type is CpuType.NORMAL and not request.exclusive
-    if not (cpus and cpus <= root.reserved and is_shared and books.standing.rules):
-        return False
-    if wished_pen(container, parse_preferences(container)) is not None:
-        return False
-    decision = allocator.place(container, classified)
-    if isinstance(decision.result, Grant):
-        allocator.conclude(decision)
-        return True
-    books.let_count(container, classified.rules, classified.placement)
-    advice = Advice(pool=root.name, within=root.reserved)
-    if not allocator.adopt(container, request, 0, advice):
-        return False
-    allocator.heed_rules(container)
-    return True
-
-
-def _leave_out(allocator: Allocator, container: Container, fault: Exception) -> None:
-    """Know of a container that cannot even be left as it runs; nothing is booked for it."""
-    problem = fault_problem(container, fault)
-    allocator.roster.leave_out(
-        container,
-        Decision(
-            container_id=container.id,
-            result=Refusal(reason=problem.what),
-            problems=(problem,),
-            fault=repr(fault),
-        ),
-    )
-
-
-class _Blame(Struct, frozen=True):
-    """The container that whatever goes wrong meanwhile is put down to."""
-
-    container: Container
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        # The one place in the policy that catches everything: what strangers write about one
-        # container must never keep the others from being known, for their exclusive cpus would be
-        # given away. Whoever catches it reports it, and starts with new books.
-        if isinstance(error, Exception):
-            raise FaultyContainerError(self.container.id, error) from error

@@ -5,19 +5,20 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
-from ..annotations.preferences import parse_preferences
-from ..books.books import Books
-from ..books.named_cpus import left_of_share
-from ..model.container import Container, ContainerId, PodId
-from ..model.grant import Grant, PoolId
-from ..model.request import CpuType, Request
-from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
-from ..pens.pod_numbers import own_cpus
-from .adoption import KEPT, Advice, may_be_lent
-from .decision import Decision
-from .penning import Penning
-from .roster import Roster
+from ....topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
+from ...annotations.preferences import parse_preferences
+from ...books.books import Books
+from ...books.named_cpus import left_of_share
+from ...model.container import Container, ContainerId, PodId
+from ...model.grant import Grant, PoolId
+from ...model.request import CpuType, Request
+from ...pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
+from ...pens.pod_numbers import own_cpus
+from ..advice import Advice
+from ..decision import KEPT, Decision
+from ..penning import Penning
+from ..roster import Roster
+from .adopted_grant import may_be_lent
 
 
 class PennedContainers(Struct, frozen=True, kw_only=True):

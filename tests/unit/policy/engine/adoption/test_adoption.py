@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts, Config
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.decision import Adopted
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import (

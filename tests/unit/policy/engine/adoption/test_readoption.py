@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts, Config
-from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.reconfiguration import Fate, find_moves
 from pinfold.policy.engine.snapshot import Snapshot

@@ -1,0 +1,133 @@
+"""Adopted containers: single ones that run already, booked with what they have.
+
+A fault of ours with one of them is laid to that one, and to no other.
+"""
+
+from msgspec import Struct
+
+from ....topology.sets.cpuset import NO_CPUS
+from ...annotations.preferences import parse_preferences
+from ...model.container import Container, ContainerId
+from ...model.grant import Grant, Refusal
+from ...model.request import CpuType, Request
+from ...pens.pen_name import wished_pen
+from ...placing.classifier import Classified, request_as_it_runs
+from ..advice import Advice
+from ..allocator import Allocator
+from ..decision import KEPT, Decision, fault_problem
+from .adopted_grant import adopted_grant, kept_grant
+
+
+class FaultyContainerError(Exception):
+    """A fault of ours with one container; what is booked may be half a change."""
+
+    def __init__(self, container_id: ContainerId, error: Exception) -> None:
+        super().__init__(container_id, error)
+        self.container_id = container_id
+        self.error = error
+
+
+class Blame(Struct, frozen=True):
+    """The container that whatever goes wrong meanwhile is put down to."""
+
+    container: Container
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        # The one place in the policy that catches everything: what strangers write about one
+        # container must never keep the others from being known, for their exclusive cpus would be
+        # given away. Whoever catches it reports it, and starts with new books.
+        if isinstance(error, Exception):
+            raise FaultyContainerError(self.container.id, error) from error
+
+
+def adopt(
+    allocator: Allocator, container: Container, request: Request, others: int, advice: Advice | None
+) -> bool:
+    """Book what a running container has; False where that is nothing legal."""
+    ledger, picker = allocator.books.ledger, allocator.books.picker
+    grant = adopted_grant(container, request, ledger, picker, others, advice)
+    if grant is None:
+        return False
+    grant, pinning = allocator.books.adopt(container, request, grant)
+    classified = allocator.roster.classified[container.id]
+    asked = classified.request.exclusive
+    missing = asked - len(grant.exclusive)
+    allocator.roster.decisions[container.id] = Decision(
+        container_id=container.id,
+        result=grant,
+        pool=allocator.books.tree.pools[grant.pool_id].name,
+        pinning=pinning,
+        decided_by=KEPT,
+        cold_start_ns=0 if allocator.books.has_dram(grant.memory) else request.cold_start_ns,
+        degraded=f"{missing} of {asked} exclusive CPUs are missing" if missing > 0 else "",
+        problems=classified.problems,
+    )
+    return True
+
+
+def keep(
+    allocator: Allocator, container: Container, others: int, advice: Advice | None, fault: Exception
+) -> None:
+    """Let a running container be, because we are at fault with it.
+
+    It is told nothing; cpus that are its own alone are nobody else's.
+    """
+    request = request_as_it_runs(container)
+    problems = (fault_problem(container, fault),)
+    allocator.roster.add(container, Classified(request=request, rules=(), problems=problems))
+    grant = kept_grant(container, request, allocator.books.ledger, others, advice)
+    grant, pinning = allocator.books.adopt(container, request, grant)
+    allocator.roster.decisions[container.id] = Decision(
+        container_id=container.id,
+        result=grant,
+        pool=allocator.books.tree.pools[grant.pool_id].name,
+        pinning=pinning,
+        decided_by=KEPT,
+        degraded=problems[0].what,
+        problems=problems,
+        fault=repr(fault),
+    )
+
+
+def stays_on_reserved(allocator: Allocator, container: Container) -> bool:
+    """Whether a container that shares reserved cpus stays there, as a rule refuses it elsewhere.
+
+    Nobody remembers by then why it is there.
+    """
+    books, classified = allocator.books, allocator.roster.classified[container.id]
+    root, request = books.tree.root, classified.request
+    cpus = (container.cpus or NO_CPUS) & root.cpus
+    is_shared = request.cpu_type is CpuType.NORMAL and not request.exclusive
+    if not (cpus and cpus <= root.reserved and is_shared and books.standing.rules):
+        return False
+    if wished_pen(container, parse_preferences(container)) is not None:
+        return False
+    decision = allocator.place(container, classified)
+    if isinstance(decision.result, Grant):
+        allocator.conclude(decision)
+        return True
+    books.let_count(container, classified.rules, classified.placement)
+    advice = Advice(pool=root.name, within=root.reserved)
+    if not adopt(allocator, container, request, 0, advice):
+        return False
+    allocator.heed_rules(container)
+    return True
+
+
+def leave_out(allocator: Allocator, container: Container, fault: Exception) -> None:
+    """Know of a container that cannot even be left as it runs; nothing is booked for it."""
+    problem = fault_problem(container, fault)
+    allocator.roster.leave_out(
+        container,
+        Decision(
+            container_id=container.id,
+            result=Refusal(reason=problem.what),
+            problems=(problem,),
+            fault=repr(fault),
+        ),
+    )

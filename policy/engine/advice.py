@@ -1,0 +1,153 @@
+"""Advice: what is remembered of the grants of running containers, and tells alike ones apart."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import reduce
+from typing import Final
+
+from msgspec import Struct, structs
+
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
+from ..cpus.picker import CpuPicker
+from ..model.container import Container, ContainerId, Resources
+from ..model.grant import Grant
+from ..model.request import CpuType, Request
+from ..placing.judging.told_rules import ToldRules
+from ..pools.pool_tree import Pool
+from ..pools.supply import Supply
+
+_UNMET_CHARACTERS_MAX: Final = 4096
+"""Enough for as many rules as are told of one, where names are as long as usual."""
+
+
+class Advice(Struct, frozen=True, kw_only=True):
+    """Remembered parts of a container's grant. Only believed where the cpus agree."""
+
+    pool: str
+    exclusive: CpuSet = NO_CPUS
+    grown: tuple[CpuSet, ...] = ()
+    is_reserved: bool = False
+    """It was on the reserved cpus."""
+    within: CpuSet | None = None
+    """What rules between containers left of its pool's sharable cpus; None: all."""
+    unmet: tuple[str, ...] = ()
+    """Required rules that did not hold where it is: told again as far as they still do not."""
+    is_unmet_cut: bool = False
+    """More rules were told than are remembered."""
+    is_penned: bool = False
+    """It was in a pen; `exclusive` was its slice."""
+    rest: CpuSet = NO_CPUS
+    """The cpus of its pen that were in no slice."""
+    pod_size: Resources | None = None
+    """The last size of its pod, where that was resized."""
+    labels: Mapping[str, str] | None = None
+    """The labels of its pod as it was first seen; None where that is not known."""
+    usable: CpuSet | None = None
+    """The cpus that were not reserved then, nor kept from containers; None: as they are now."""
+    reserved: CpuSet | None = None
+    """The cpus that were reserved then; None: as they are now."""
+
+    @classmethod
+    def of(
+        cls,
+        grant: Grant,
+        pool: Pool,
+        unmet: Iterable[str] = (),
+        pod_size: Resources | None = None,
+        labels: Mapping[str, str] | None = None,
+        usable: CpuSet | None = None,
+        reserved: CpuSet | None = None,
+    ) -> "Advice":
+        """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules."""
+        told = tuple(unmet)
+        remembered = tuple(_within_bounds(told))
+        return cls(
+            pool=pool.name,
+            exclusive=grant.exclusive,
+            grown=grant.grown,
+            is_reserved=grant.cpu_type is CpuType.RESERVED,
+            within=grant.within,
+            unmet=remembered,
+            is_unmet_cut=remembered != told,
+            is_penned=grant.pen is not None,
+            rest=grant.rest,
+            pod_size=pod_size,
+            labels=labels,
+            usable=usable,
+            reserved=reserved,
+        )
+
+    def withdrawn(self, usable: CpuSet) -> CpuSet:
+        """The cpus that are reserved by now, or not there, where these are usable."""
+        return NO_CPUS if self.usable is None else self.usable - usable
+
+    def where(self, usable: CpuSet, cpus: CpuSet | None) -> "Advice":
+        """The advice for who has some cpus: on others as soon as none of them is usable any more.
+
+        Who was on reserved ones before, as rules left it these, stays.
+        """
+        withdrawn = self.withdrawn(usable)
+        if self.within is None or not cpus or not cpus <= withdrawn:
+            return self
+        return structs.replace(self, within=self.within - withdrawn or None)
+
+    def explains(self, cpus: CpuSet, request: Request, picker: CpuPicker) -> bool:
+        """Whether a container with these exclusive cpus may have this cpuset."""
+        if self.exclusive == cpus:
+            # However many it asks for: it has them for itself, and a resize will tell.
+            return True
+        if len(self.exclusive) != request.exclusive:
+            return False
+        if request.hide_hyperthreads:
+            # A shared thread of the same core may hide its own one.
+            seen = picker.cores.covering(cpus.mask) if request.shared_milli else cpus.mask
+            return bool(seen & self.exclusive.mask)
+        return request.shared_milli > 0 and self.exclusive <= cpus
+
+
+def _within_bounds(texts: Iterable[str], room: int = _UNMET_CHARACTERS_MAX) -> Iterator[str]:
+    """The first texts; names in them are strangers', and all of them may be saved."""
+    for text in texts:
+        room -= len(text)
+        if room >= 0 and text.isprintable():
+            yield text
+
+
+def told_rules(advice: Mapping[ContainerId, Advice]) -> ToldRules:
+    """The unmet rules that remembered containers told."""
+    cut = [one for one, hint in advice.items() if hint.is_unmet_cut]
+    return ToldRules(texts={one: hint.unmet for one, hint in advice.items()}, cut=cut)
+
+
+class Usability(Struct, frozen=True, kw_only=True):
+    """Effects of another configuration or machine on cpus, alike at a reload and at a restart."""
+
+    usable: CpuSet
+    """Every cpu for containers that are not of the system, as of now."""
+    freed: CpuSet
+    """Usable cpus that could not be used before."""
+    is_reserved: bool
+    """Whether some cpus are reserved that were not before."""
+
+    @classmethod
+    def since(cls, advice: Collection[Advice], supply: Supply) -> "Usability":
+        """The effects of the present supply on what is remembered."""
+        before = {one.usable for one in advice if one.usable is not None}
+        reserved = {one.reserved for one in advice if one.reserved is not None}
+        usable = supply.usable
+        return cls(
+            usable=usable,
+            freed=reduce(CpuSet.__or__, (usable - one for one in before), NO_CPUS),
+            is_reserved=any(supply.reserved - one for one in reserved),
+        )
+
+    def left_of(self, container: Container, advice: Advice | None) -> Container:
+        """The container on those of its cpus that it may still use; itself where none are gone.
+
+        Or where all are. Then it is not placed anew, far from its memory, for one cpu that was
+        taken away. Who is not remembered may have begun on anybody's cpus.
+        """
+        cpus = container.cpus
+        if advice is None or cpus is None or not cpus & advice.withdrawn(self.usable):
+            return container
+        left = cpus & self.usable
+        return structs.replace(container, cpus=left) if left else container
