@@ -205,6 +205,7 @@ class Allocator:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
         classified = self.roster.classified[container_id]
         grant = self.books.ledger.grants[container_id]
+        self.unmet.look_at_postponed()
         if self.roster.decisions[container_id].unmet or self._judge.is_tied(container_id):
             return self.place_anew(container_id, pool_id, mends_told=True)
         placement = Mover(self.books).plan(grant, classified.request, pool_id)
@@ -216,6 +217,8 @@ class Allocator:
         self, container_id: ContainerId, pool_id: PoolId | None = None, *, mends_told: bool = False
     ) -> Decision:
         """Another place where rules of a container hold, with its pen; a refusal moves nobody."""
+        if mends_told:
+            self.unmet.look_at_postponed()
         classified = self.roster.classified[container_id]
         party = party_of(container_id, self.books, self.roster, self.pens)
         placement = plan_replacement(party, self.books, self.roster, pool_id, mends_told=mends_told)

@@ -295,8 +295,6 @@ class Engine:
         if container_id not in self.grants:
             refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
             return Decision(container_id=container_id, result=refusal)
-        if mends_told:
-            self._allocator.unmet.look_at_postponed()
         return self._allocator.place_anew(container_id, mends_told=mends_told)
 
     def synchronize(

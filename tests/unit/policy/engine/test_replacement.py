@@ -302,3 +302,14 @@ def test_a_copy_of_an_engine_knows_what_holds_once_somebody_moves() -> None:
     copy = Engine.of(engine.snapshot())
     assert isinstance(copy.place_anew(sheep.id, mends_told=True).result, Grant)
     assert not any(one.unmet for one in copy.decisions.values())
+
+
+def test_a_rule_that_holds_since_the_last_event_is_none_that_a_move_could_mend() -> None:
+    """Nobody has asked yet what holds since `friend` came beside it."""
+    engine = engine_of(NODES)
+    placed(engine, it := container_of("it", 1, near(term("numa", "friend"))))
+    assert engine.decisions[it.id].unmet
+    engine.create(container_of("friend", 1, annotations=pool(node(engine, it).pop())))
+    (other,) = (one.id for one in engine.tree.pools if one.name == "NUMA node #3")
+    assert reason(engine.move(it.id, other)) == "required rules hold it where it is"
+    assert not engine.decisions[it.id].unmet
