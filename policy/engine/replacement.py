@@ -3,7 +3,7 @@
 For a container by itself, or for a pen with all who are in it: the pen is the unit of a rule.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import islice
 from typing import Final
@@ -121,22 +121,20 @@ def plan_replacement(
         return _failure("no rule says where it is")
     here = _presence(party, books)
     unmet_of: UnmetOf = roster.unmet_of if mends_told else lambda _: ()
-    missed = missed_companions(party.containers, here, books, unmet_of)
+    missed = missed_companions(party.containers, here, books, unmet_of) if mends_told else ()
     pool_id = books.tree.around(held.pool_id, here)
     before = judgement.told_at(here, pool_id)
     chooser = Chooser(books.tree, books.picker.classes)
     weights = _weights(party, books)
     relaxed = judgement.kept_from(here, pool_id)
-    placer = Placer(without, chooser, judge)
     told = [text for one in party.members for text in unmet_of(one)]
-    texts = {one.owner_id: (*told, *unmet_of(one.owner_id)) for one in before}
-    sought = [r for r in before if r.is_lasting or any(map(r.is_told_by, texts[r.owner_id]))]
+    sought = _sought(before, told, unmet_of)
     if wanted_pool is not None and not (told or sought or missed):
         return _failure("required rules hold it where it is")
 
-    def plan(rules: Judgement) -> Placement | Failure | None:
+    def plan(rules: Judgement, *, advises: bool = True) -> Placement | Failure | None:
         """The placement by some rules; None where it mends nothing, or breaks something."""
-        found = placer.plan(request, weights, rules)
+        found = Placer(without, chooser, judge, advises=advises).plan(request, weights, rules)
         if isinstance(found, Failure):
             return found
         left = {one.name for one in found.broken}
@@ -150,7 +148,9 @@ def plan_replacement(
         notes += [f"{_MENDED}{one}" for one in met if one not in mended]
         return replace(found, notes=tuple(notes[:TOLD_MAX]))
 
-    placement = plan(_confined(relaxed, held, wanted_pool, books))
+    # Where it fails in the pool that is asked for, it is not told who could make room there.
+    confined = _confined(relaxed, held, wanted_pool, books)
+    placement = plan(confined, advises=wanted_pool is None)
     if wanted_pool is not None and not isinstance(placement, Placement):
         # It may be the policy's own choice all the same: a wider pool, say.
         placement = plan(relaxed)
@@ -174,6 +174,14 @@ def plan_replacement(
     if isinstance(offer, Refusal):
         return Failure(refusal=offer)
     return _with_memory(placement, offer, REPLACED if wanted_pool is None else MENDED)
+
+
+def _sought(
+    broken: Sequence[Restriction], told: Sequence[str], unmet_of: UnmetOf
+) -> Sequence[Restriction]:
+    """The broken rules that are to hold again. `told`: what is told of the party as unmet."""
+    texts = {one.owner_id: (*told, *unmet_of(one.owner_id)) for one in broken}
+    return [one for one in broken if one.is_lasting or one.is_told(texts[one.owner_id])]
 
 
 def _note(rule: Restriction, look: RuleLook) -> str:

@@ -74,11 +74,13 @@ class Placer:
         judge: Judge,
         classified: Mapping[ContainerId, Classified] = MappingProxyType({}),
         regrowth: Regrowth | None = None,
+        *,
+        advises: bool = True,
     ) -> None:
         """Reads the books, never changes them.
 
         `classified`: what residents ask for; without it nobody minds who is driven out. `regrowth`:
-        of residents, once others leave.
+        of residents, once others leave. `advises`: whether refusals tell who could make room.
         """
         self._tree = books.tree
         self._ledger = books.ledger
@@ -89,6 +91,7 @@ class Placer:
         self._judge = judge
         self._classified = classified
         self._regrowth = regrowth
+        self._advises = advises
         self._finder = PlaceFinder(books, chooser, judge)
 
     def plan(
@@ -190,6 +193,8 @@ class Placer:
 
     def _departure(self, request: Request, facts: Facts, judgement: Judgement) -> Departure | None:
         """The containers that could make room for a newcomer that is refused, if any could."""
+        if not self._advises:
+            return None
         displaced = TrialDisplacement(self._classified, self._judge)
 
         def has_room(books: Books, rules: Judgement, may_clear: bool) -> bool | None:

@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
+from pinfold.policy.books import missed_companions
 from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.engine import replacement
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.counted_calls import called_modules
 from tests.unit.policy.engine.ruled_pods import (
     LASTING,
     NEVER,
@@ -313,3 +316,16 @@ def test_a_rule_that_holds_since_the_last_event_is_none_that_a_move_could_mend()
     (other,) = (one.id for one in engine.tree.pools if one.name == "NUMA node #3")
     assert reason(engine.move(it.id, other)) == "required rules hold it where it is"
     assert not engine.decisions[it.id].unmet
+
+
+def test_whom_others_miss_is_asked_only_where_what_is_told_is_to_be_mended() -> None:
+    engine = engine_of(NODES)
+    placed(engine, container_of("web", 1, near(term("numa", "db"))))
+    placed(engine, db := container_of("db", 1, annotations=pool(3)))
+
+    def asks(*, mends_told: bool) -> bool:
+        modules = called_modules(lambda: engine.place_anew(db.id, mends_told=mends_told))
+        assert replacement.__name__ in modules
+        return missed_companions.__name__ in modules
+
+    assert (asks(mends_told=False), asks(mends_told=True)) == (False, True)

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from pinfold.policy.engine import replacement
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan, rebalance
 from pinfold.policy.engine.rebalance.promise import PromisedStep, broken_promise, needed_moves
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.policy.placing import departures
+from tests.unit.counted_calls import called_modules
 from tests.unit.policy.engine.ruled_pods import (
     LASTING,
     NEVER,
@@ -277,6 +280,19 @@ def test_others_make_room_for_the_one_in_the_way() -> None:
     assert ways == [("full", "NUMA node #2"), ("wolf", "NUMA node #1")]
     carried_out(engine, plan)
     assert not any(one.unmet for one in engine.decisions.values())
+
+
+def test_no_plan_asks_who_could_make_room_where_a_rule_keeps_one_out() -> None:
+    engine = crowded(wolf(), SHEEP, leave=(1, 2))
+    for number in (1, 2):
+        lamb = container_of(f"lamb{number}", 0.1, FROM_WOLVES, annotations=NEVER, fails=True)
+        placed(engine, lamb)
+        engine.move(lamb.id, engine.tree.pools[number].id)
+    snapshot = engine.snapshot()
+    modules = called_modules(lambda: rebalance(snapshot))
+    assert replacement.__name__ in modules
+    assert departures.__name__ not in modules
+    assert not rebalance(snapshot).moves
 
 
 def test_one_who_matches_a_part_of_what_must_be_near_does_not_come() -> None:
