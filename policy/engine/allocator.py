@@ -29,7 +29,7 @@ from .restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
 from .snapshot import Snapshot, exclusive_cpus
-from .unmet import UnmetRules
+from .unmet.unmet_rules import UnmetRules
 
 
 class Allocator:

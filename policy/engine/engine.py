@@ -26,9 +26,9 @@ from .adoption.readoption import catch_up, readopted
 from .advice import Advice, Usability
 from .allocator import Allocator
 from .decision import Adopted, Decision, carried_over, with_repetition
-from .notes import note_placement
 from .restoration import restore
 from .snapshot import Snapshot
+from .unmet.notes import note_placement
 
 
 class Engine:

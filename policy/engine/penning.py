@@ -42,7 +42,7 @@ from ..text.errors import Problem
 from .decision import Decision, left_as_it_was, refused, with_objection
 from .pen_sizes import PenSizes
 from .roster import Roster
-from .unmet import UnmetRules
+from .unmet.unmet_rules import UnmetRules
 
 PEN: Final = "pen"
 """What decides where the pen of a container is there already."""

@@ -9,17 +9,17 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from ...topology.model.machine import Level
-from ..books.books import Books
-from ..books.whereabouts import Whereabouts
-from ..model.container import Container, ContainerId
-from ..model.grant import PoolId, Refusal
-from ..model.level_name import a_level, level_noun
-from ..placing.judging.judgement import OWNERS_MAX
-from ..placing.judging.restriction import names_text, together_text
-from ..rules.podaffinity.rule_set import PlacementRules, PreferredTerm, RequiredTerm, SpreadRule
-from ..rules.podaffinity.term_selection import select_spread, select_term
-from .roster import Roster
+from ....topology.model.machine import Level
+from ...books.books import Books
+from ...books.whereabouts import Whereabouts
+from ...model.container import Container, ContainerId
+from ...model.grant import PoolId, Refusal
+from ...model.level_name import a_level, level_noun
+from ...placing.judging.judgement import OWNERS_MAX
+from ...placing.judging.restriction import names_text, together_text
+from ...rules.podaffinity.rule_set import PlacementRules, PreferredTerm, RequiredTerm, SpreadRule
+from ...rules.podaffinity.term_selection import select_spread, select_term
+from ..roster import Roster
 
 _NOTES_MAX: Final = 16
 _LOOKED_AT_MAX: Final = 256

@@ -3,29 +3,29 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from ..books.books import Books
-from ..model.container import Container, ContainerId
-from ..model.grant import Grant
-from ..model.last_place import Breach
-from ..model.pinning import Change
-from ..placing.growth import is_outside
-from ..placing.judging.judge import Judge
-from ..placing.judging.judgement import Judgement
-from ..placing.judging.near_blockers import NearBlockers
-from ..placing.judging.restriction import (
+from ...books.books import Books
+from ...model.container import Container, ContainerId
+from ...model.grant import Grant
+from ...model.last_place import Breach
+from ...model.pinning import Change
+from ...placing.growth import is_outside
+from ...placing.judging.judge import Judge
+from ...placing.judging.judgement import Judgement
+from ...placing.judging.near_blockers import NearBlockers
+from ...placing.judging.restriction import (
     TOLD_MAX,
     Restriction,
     ids_in_the_way,
-    is_about_others,
     together_text,
 )
-from ..placing.judging.rule_look import EFFORT_OF_ONE, RuleLook
-from ..placing.judging.rules_of_many import RulesOfMany
-from ..placing.judging.told_rules import ToldRules
-from ..placing.judging.unmet_texts import as_told
-from ..rules.podaffinity.rule_set import RequiredTerm
-from .decision import Decision, with_unmet
-from .roster import Roster
+from ...placing.judging.rule_look import EFFORT_OF_ONE, RuleLook
+from ...placing.judging.rules_of_many import RulesOfMany
+from ...placing.judging.told_rules import ToldRules
+from ...placing.judging.unmet_texts import as_told
+from ...rules.podaffinity.rule_set import RequiredTerm
+from ..decision import Decision, with_unmet
+from ..roster import Roster
+from .concerns import Concerns
 
 _EFFORT_MAX: Final = 64
 """Containers are looked at again with so much effort after one event, the others later on."""
@@ -46,13 +46,7 @@ class UnmetRules:
         self._roster = roster
         self._judge = judge
         self._many = RulesOfMany(books)
-        self._concerned: dict[ContainerId, set[ContainerId]] = {}
-        """The containers at which rules do not hold, and the others that stand in the way."""
-        self._resting: dict[ContainerId, tuple[tuple[str, ...], frozenset[ContainerId]]] = {}
-        """What was told and holds again, though nobody is gone, and the others it is about.
-
-        Whoever made way gets its cpus back without a decision about it, and it may break again.
-        """
+        self._concerns = Concerns(books.ledger.grants)
         self._moved: set[ContainerId] = set()
         self._displaced: list[ContainerId] = []
         self._shifted: dict[ContainerId, frozenset[str]] = {}
@@ -70,8 +64,7 @@ class UnmetRules:
 
     def _told(self, told: Decision, broken: Sequence[Restriction], near: NearBlockers) -> Decision:
         if broken:
-            others = ids_in_the_way(broken)
-            self._concerned.setdefault(told.container_id, set()).update(others)
+            self._concerns.add(told.container_id, ids_in_the_way(broken))
         return with_unmet(told, near.texts(broken, self._books.reach(told.container_id)))
 
     def tell_owners(self, newcomer: Container, broken: Sequence[Restriction]) -> None:
@@ -86,7 +79,7 @@ class UnmetRules:
             decision = self._roster.decisions.get(one.owner_id)
             if one.is_own or decision is None:
                 continue
-            self._concerned.setdefault(one.owner_id, set()).add(newcomer.id)
+            self._concerns.add(one.owner_id, (newcomer.id,))
             text = f"{one.name}: {together_text(one.level, newcomer.path)}"
             if len(decision.unmet) >= TOLD_MAX:
                 # A text about the rule may come to name one more.
@@ -123,10 +116,8 @@ class UnmetRules:
     def breaches(self, container_id: ContainerId) -> frozenset[Breach]:
         """The rules that do not hold between a container and others, if any is told."""
         self.look_at_postponed()
-        told = self._concerned
-        if container_id not in told and not any([container_id in one for one in told.values()]):
-            return frozenset()
-        return self._look().breaches(container_id)
+        is_concerned = self._concerns.is_any_of(container_id)
+        return self._look().breaches(container_id) if is_concerned else frozenset()
 
     def tell_changed(
         self, decision: Decision, earlier: Decision, before: Collection[str]
@@ -231,12 +222,11 @@ class UnmetRules:
 
     def carry_over(self, decision: Decision, others: Iterable[ContainerId]) -> None:
         """Look after a container at which a rule does not hold, whoever of these is in the way."""
-        self._concerned[decision.container_id] = {*others}
+        self._concerns.put(decision.container_id, {*others})
 
     def forget(self, container_id: ContainerId) -> None:
         """Forget what a container broke that gives back all it holds, and who kept it apart."""
-        self._concerned.pop(container_id, None)
-        self._resting.pop(container_id, None)
+        self._concerns.forget(container_id)
         self._many.forget(container_id)
 
     def refresh(self, gone: ContainerId | None, moved: Iterable[ContainerId] = ()) -> None:
@@ -244,20 +234,19 @@ class UnmetRules:
 
         `moved`: those that have other cpus for it.
         """
-        moved = {*moved}
-        if self._concerned or self._resting:
-            due = [one for one, others in self._concerned.items() if gone in others]
-            due += [*filter(moved.__contains__, self._concerned), *self._stirred(moved)]
+        moved, concerned = {*moved}, self._concerns.ids
+        if not self._concerns.are_none:
+            due = self._concerns.due_by(gone, moved)
             if self._books.standing.has_required_affinity:
                 of, known = self._books.standing.of, self._roster
-                near = [c for c in self._concerned if any(not r.is_anti for r in of(c).required)]
+                near = [c for c in concerned if any(not r.is_anti for r in of(c).required)]
                 due += near if moved else [c for c in near if known.tells_of(c, gone)]
             self._due.update(dict.fromkeys(due))
         self.look_at_due()
 
     def note_moved(self, container_id: ContainerId) -> None:
         """A container, or all of a pen, may have come out of others' way, see `refresh_moved`."""
-        if self._concerned:
+        if self._concerns.ids:
             self._moved.update(self._books.ledger.members(container_id) or (container_id,))
 
     def refresh_moved(
@@ -271,36 +260,25 @@ class UnmetRules:
         """
         self.look_at_postponed()
         moved, self._moved = self._moved, set()
-        if not self._concerned and not self._resting:
+        if self._concerns.are_none:
             return
         moved.update([one.container_id for one in changes])
         self._postponed = (newest, moved)
-        is_stirred = not moved.isdisjoint(self._concerned.get(newest, ()))
-        if not is_awaited or is_stirred or newest in self._resting:
+        if not is_awaited or self._concerns.is_stirred(newest, moved):
             self.look_at_postponed()
 
     def _due_by(self, newest: ContainerId, moved: set[ContainerId]) -> dict[ContainerId, None]:
         """The containers to be looked at again by a newcomer, and as others moved."""
         due: dict[ContainerId, None] = {}
         containers, standing = self._roster.containers, self._books.standing
+        concerned = self._concerns.ids
         if standing.has_required_affinity:
             for one in standing.matching(containers[newest]):
                 if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
-                    due.update(dict.fromkeys([id_ for id_ in one.owners if id_ in self._concerned]))
-        owners = filter(None, map(containers.get, self._concerned))
+                    due.update(dict.fromkeys([id_ for id_ in one.owners if id_ in concerned]))
+        owners = filter(None, map(containers.get, concerned))
         due.update(dict.fromkeys(standing.counting(containers[newest], owners)))
-        for container_id, others in self._concerned.items() if moved else ():
-            if container_id in moved or not moved.isdisjoint(others):
-                due[container_id] = None
-        return due | dict.fromkeys(self._stirred(moved))
-
-    def _stirred(self, moved: Collection[ContainerId]) -> Sequence[ContainerId]:
-        """Owners whose rules may break again as these containers have other cpus."""
-        return [
-            one
-            for one, (_, others) in self._resting.items()
-            if one in moved or not others.isdisjoint(moved)
-        ]
+        return due | dict.fromkeys(self._concerns.due_as_moved(moved))
 
     def look_at_postponed(self, look: RuleLook | None = None) -> None:
         """Look again at those that the last newcomer did not wait for; see `look_at_due`."""
@@ -331,7 +309,7 @@ class UnmetRules:
 
     def refresh_all(self) -> None:
         """Forget all that holds again. O(containers at which something did not)."""
-        self._due.update(dict.fromkeys((*self._concerned, *self._resting)))
+        self._due.update(dict.fromkeys(self._concerns.everybody()))
         self.look_at_due()
 
     def _look_again(
@@ -353,48 +331,22 @@ class UnmetRules:
             self._due.pop(container_id, None)
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
-                self._concerned.pop(container_id, None)
-                self._resting.pop(container_id, None)
+                self._concerns.forget(container_id)
                 continue
             look.effort += len(decision.unmet)
-            rested, _ = self._resting.get(container_id, ((), frozenset()))
-            texts = () if self._are_all_gone(decision) else (*decision.unmet, *rested)
+            texts = self._concerns.texts(decision)
             found = look.still_broken(container_id, texts)
             broken = [
                 one for one in found if one.blockers or any(map(one.is_told_by, decision.unmet))
             ]
             broken += self._many.more(container_id, {one.name for one in broken})
-            self._let_rest(container_id, broken)
+            self._concerns.let_rest(decision, broken)
             near = look.near.named(broken, self._books.reach(container_id))
             left = as_told(decision.unmet, near)
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
-            if broken:
-                self._concerned[container_id] = ids_in_the_way(broken)
-            else:
-                self._concerned.pop(container_id, None)
+            self._concerns.put(container_id, ids_in_the_way(broken) if broken else None)
         return {**left_out, **due}
-
-    def _are_all_gone(self, decision: Decision) -> bool:
-        """Whether what is told of a container is about others alone, none of whom is there still.
-
-        They were many, perhaps, and no rule need be read for that.
-        """
-        others = self._concerned.get(decision.container_id)
-        if not others or decision.container_id in self._resting:
-            return False
-        is_there = self._books.ledger.grants.__contains__
-        return not any(map(is_there, others)) and all(map(is_about_others, decision.unmet))
-
-    def _let_rest(self, container_id: ContainerId, broken: Sequence[Restriction]) -> None:
-        """Remember what was told of a container and is none of what is broken at present."""
-        texts, others = self._resting.pop(container_id, ((), frozenset[ContainerId]()))
-        told = dict.fromkeys((*texts, *self._roster.decisions[container_id].unmet))
-        resting = [one for one in told if not any(rule.is_told_by(one) for rule in broken)]
-        others |= self._concerned.get(container_id, set())
-        others &= self._books.ledger.grants.keys()
-        if resting and others:
-            self._resting[container_id] = (tuple(resting[-TOLD_MAX:]), others)
 
     def _look(self) -> RuleLook:
         return RuleLook(self._books, self._roster.containers, self._roster.classified, self._judge)
