@@ -23,6 +23,7 @@ from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
 from .decision import Decision, left_as_it_was, refused, with_changes, with_objection
 from .heeded_resize import heeded_resize
+from .homecoming import Homecoming
 from .penning import Penning
 from .replacement import party_of, plan_replacement, relocated
 from .restoration import snapshot_of
@@ -48,6 +49,7 @@ class Allocator:
         self.planner = Planner(self.books, self._judge, self._restarts)
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self.shares = ShiftedShares(self.books, self.roster, self._judge)
+        self.homes = Homecoming(self.books, self.roster, self._judge)
         self._resized = partial(heeded_resize, books=books, judge=judge, roster=self.roster)
         self.pens = Penning(books, self.roster, judge, self._restarts, self.unmet, self.classifier)
 
@@ -162,21 +164,21 @@ class Allocator:
         if judgement is not None:
             self.unmet.tell_adopted(container.id, judgement, told, is_alone=is_alone)
             self.shares.hold_back(judgement.of_growth(), grant, cpus)
-            self.shares.note_home(container.id)
+            self.homes.note_home(container.id)
         if is_alone and self.books.standing.rules:
             self.rehouse()
 
     def rehouse(self, *, moves_nobody: bool = False) -> None:
         """Give containers that were left no cpu of their pool a place where their rules hold."""
         before = dict(self.books.ledger.grants)
-        found = self.shares.rehouse(moves_nobody=moves_nobody)
+        found = self.homes.rehouse(moves_nobody=moves_nobody)
         after = self.books.ledger.grants
         self.unmet.note_displaced(one for one in found if after[one] is not before[one])
 
     def shift_shares(self) -> None:
         """Look after containers that were left no cpu of their pool by what a pen got."""
         if self.books.standing.rules:
-            self.unmet.note_displaced(self.shares.rehouse())
+            self.unmet.note_displaced(self.homes.rehouse())
 
     def resize(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Other resources for a container that holds some; a refusal leaves it what it had."""
@@ -236,7 +238,7 @@ class Allocator:
     ) -> Decision:
         """The decision about a container that was placed already, and gets another grant."""
         container_id = placement.booking.grant.container_id
-        self.shares.leave_home(placement.booking.grant, is_resized=is_resized)
+        self.homes.leave_home(placement.booking.grant, is_resized=is_resized)
         return self._changed(container_id, partial(self._apply, placement, classified))
 
     def _changed(self, container_id: ContainerId, change: Callable[[], Decision]) -> Decision:
@@ -294,7 +296,7 @@ class Allocator:
 
     def return_home(self, left_by: ContainerId | None) -> tuple[Change, ...]:
         """Let those come home who were driven out of what a container, or a pod, gives back."""
-        moved = self.shares.return_home()
+        moved = self.homes.return_home()
         changes = self.books.pinner.changes()
         # What comes free is lent to those as well who have no cpu of their pool.
         self.unmet.note_moves(changes)
@@ -303,7 +305,7 @@ class Allocator:
         return changes
 
     def _with_returns(self, decision: Decision) -> Decision:
-        if self.shares.has_away:
+        if self.homes.has_away:
             changes = self.return_home(decision.container_id)
             decision = self.roster.decisions[decision.container_id]
             decision = with_changes(decision, changes, self.books)
@@ -330,7 +332,7 @@ class Allocator:
             for one in placement.booking.lifted:
                 self.unmet.note_moved(one.container_id)
             if grant.exclusive:
-                self.unmet.note_displaced(self.shares.rehouse())
+                self.unmet.note_displaced(self.homes.rehouse())
             self.shares.widen_later(placement)
         container = self.roster.containers[grant.container_id]
         decision = Decision(
@@ -348,7 +350,7 @@ class Allocator:
             weights=placement.weights,
         )
         if placement.broken:
-            self.shares.note_home(container.id)
+            self.homes.note_home(container.id)
             self.unmet.tell_owners(container, placement.broken)
             return self.unmet.told(decision, placement.broken)
         return decision
