@@ -24,6 +24,7 @@ from ..tuning.interrupts import Interrupt
 from .decision import Decision, left_as_it_was, refused, with_changes, with_objection
 from .heeded_resize import heeded_resize
 from .homecoming import Homecoming
+from .pen_resizer import PenResizer
 from .penning import Penning
 from .replacement import party_of, plan_replacement, relocated
 from .restoration import snapshot_of
@@ -52,6 +53,7 @@ class Allocator:
         self.homes = Homecoming(self.books, self.roster, self._judge)
         self._resized = partial(heeded_resize, books=books, judge=judge, roster=self.roster)
         self.pens = Penning(books, self.roster, judge, self._restarts, self.unmet, self.classifier)
+        self.pen_resizer = PenResizer(books, self.roster, self.unmet, self.pens)
 
     @property
     def occupancy(self) -> Occupancy:
@@ -191,7 +193,7 @@ class Allocator:
             return structs.replace(last, changes=())
         classified = self.roster.counted_once(container, self.classifier.classify(container))
         if grant.pen is not None:
-            decision = self.pens.resize(container, classified)
+            decision = self.pen_resizer.resize(container, classified)
             if isinstance(decision.result, Grant):
                 return self._with_returns(self.conclude(decision))
             self.unmet.forget_shifted()

@@ -244,7 +244,7 @@ class Engine:
 
     def resize_pod(self, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
         """Another size for a pod, or a refusal that changes nothing; containers `update` by it."""
-        refusal = self._allocator.pens.resize_pod(pod, size)
+        refusal = self._allocator.pen_resizer.resize_pod(pod, size)
         if refusal is not None:
             self._allocator.unmet.forget_shifted()
             return refusal

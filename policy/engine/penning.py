@@ -7,8 +7,8 @@ from msgspec import structs
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
-from ..model.container import Container, ContainerId, Pod, Resources
-from ..model.grant import Grant, Refusal
+from ..model.container import Container, ContainerId
+from ..model.grant import Grant
 from ..model.request import CpuType, Request
 from ..pens.pen_bookings import PenBookings
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
@@ -21,17 +21,13 @@ from ..pens.pen_rules import (
     kept_out,
 )
 from ..pens.pen_slices import (
-    Slice,
     fitting_slice,
     no_slice_problem,
-    resized_slice,
-    shrunk_slice,
     slice_again,
     slice_size,
     unheeded_cold_start,
     unheeded_wish,
 )
-from ..pens.pod_numbers import resized_with, shows_pod
 from ..placing.classifier import Classified, Classifier
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
@@ -39,7 +35,7 @@ from ..placing.judging.restriction import Restriction
 from ..placing.placer import Failure, Placement
 from ..placing.restart import RestartPlacer
 from ..text.errors import Problem
-from .decision import Decision, left_as_it_was, refused, with_objection
+from .decision import Decision, refused, with_objection
 from .pen_sizes import PenSizes
 from .roster import Roster
 from .unmet.unmet_rules import UnmetRules
@@ -100,7 +96,7 @@ class Penning:
             if not runs:
                 made = kept_out(container, classified, pen, self._judge, self._books, back)
             if made is None and request:
-                judgements = self._judged(container, classified, pen)
+                judgements = self.judged(container, classified, pen)
                 made = self.bookings.resize(pen, request, judgements, back, runs=runs)
         if isinstance(made, Failure):
             self._books.withdraw(container.id)
@@ -122,9 +118,10 @@ class Penning:
         """Book a container in a pen, with these cpus of it for itself, and note what it is."""
         request = self.bookings.enter(pen_id, container.id, classified.request, own)
         self._roster.add(container, structs.replace(classified, request=request))
-        self._note_grant(container.id)
+        self.note_grant(container.id)
 
-    def _note_grant(self, container_id: ContainerId) -> None:
+    def note_grant(self, container_id: ContainerId) -> None:
+        """Note in its decision what a container in a pen has by now."""
         grant = self._books.ledger.grants[container_id]
         self._roster.note_grant(grant, self._books.tree.pools[grant.pool_id].name)
 
@@ -151,94 +148,8 @@ class Penning:
             if pen.exclusive and request.total_milli > 1000 * len(pen.exclusive):
                 # Who is back is to find it where rules about that one let it be.
                 request = structs.replace(request, exclusive=len(pen.exclusive), shared_milli=0)
-            self.bookings.resize(pen, request, self._judged(other, classified, pen))
+            self.bookings.resize(pen, request, self.judged(other, classified, pen))
             self._unmet.note_moved(pen.container_id)
-
-    def resize(self, container: Container, classified: Classified) -> Decision:
-        """Other resources for a container in a pen; a refusal leaves it what it had."""
-        books, container_id = self._books, container.id
-        ledger, held = books.ledger, books.ledger.grants[container_id]
-        pen, known = ledger.pens[held.held_as], self._roster.containers[container_id]
-        if pen.exclusive:
-            self._unmet.note_shifted(ledger.members(pen.container_id))
-        name = self.name_of(container, classified) or PenName(pen.container_id)
-        size = None if name.is_group else self.sizes.size_of(known)
-        carries = size is not None and shows_pod(size, known)
-        if size is not None and carries and (larger := resized_with(size, known, container)):
-            refusal = self.resize_pod(container.pod, larger)
-            if refusal is not None:
-                return self._refused(held, refusal)
-            pen = ledger.pens[pen.container_id]
-        count = slice_size(name, container, classified, self.sizes.size_of(container))
-        count = 0 if carries or not pen.exclusive else count
-        request, is_counted = classified.request, self.sizes.is_counted(name, container)
-        if is_counted:
-            # A pen that shrinks keeps its slices, so this one shrinks first.
-            smaller = shrunk_slice(held, min(count, len(held.exclusive)), request, books.picker)
-            ledger.repool(structs.replace(held, exclusive=smaller.exclusive, grown=smaller.grown))
-            self._roster.containers[container_id] = container
-            judgements = self._judged(container, classified, pen)
-            made = self.bookings.resize(pen, self.sizes.request_of(name, container), judgements)
-            if isinstance(made, Failure):
-                self._roster.containers[container_id] = known
-                ledger.repool(held)
-                return self._refused(held, made.refusal)
-        pen, now = ledger.pens[pen.container_id], ledger.grants[container_id]
-        own = resized_slice(ledger, pen, now, count, request, books.picker)
-        if isinstance(own, Refusal):
-            if not is_counted:
-                return self._refused(held, own)
-            own = Slice()
-        ledger.drop(container_id)
-        self.enter(pen.container_id, container, classified, own.exclusive)
-        ledger.repool(structs.replace(ledger.grants[container_id], grown=own.grown))
-        self._share_some(pen.container_id)
-        return structs.replace(
-            self._roster.decisions[container_id],
-            result=ledger.grants[container_id],
-            decided_by="resize",
-            lineup=None,
-            problems=classified.problems,
-        )
-
-    def resize_pod(self, pod: Pod, size: Resources) -> Refusal | None:
-        """Another size for a pod, and its pen if it has one; a refusal leaves what it had.
-
-        What was asked for is noted: the same question again changes nothing, and the old size once
-        more undoes it.
-        """
-        key, ledger = pod.uid or pod.id, self._books.ledger
-        before = self._roster.pod_sizes.get(key)
-        self._roster.note_size(pod, size)
-        name = pod_pen(pod)
-        pen = ledger.pens.get(name.id)
-        if pen is None:
-            return None
-        member = self._roster.containers[next(iter(ledger.members(name.id)))]
-        classified = self._roster.classified[member.id]
-        held = [ledger.grants[one] for one in ledger.members(name.id)]
-        # Some were resized before their pod was, and had seemed to have cpus of their own.
-        known = self._roster.containers
-        sliced = [o for o in held if o.exclusive and shows_pod(size, known[o.container_id])]
-        request = self.sizes.request_of(name, member)
-        if size == before and not sliced and self.bookings.fits(pen, request):
-            return None
-        self._unmet.note_shifted(ledger.members(name.id))
-        for one in sliced:
-            ledger.repool(structs.replace(one, exclusive=NO_CPUS))
-        made = self.bookings.resize(pen, request, self._judged(member, classified, pen))
-        if isinstance(made, Placement):
-            self._share_some(name.id)
-            for one in held:
-                self._note_grant(one.container_id)
-            return None
-        for one in held:
-            ledger.repool(one)
-        if before is None:
-            del self._roster.pod_sizes[key]
-        else:
-            self._roster.pod_sizes[key] = before
-        return made.refusal
 
     def _begin(
         self, name: PenName, container: Container, classified: Classified, *, runs: bool
@@ -282,7 +193,7 @@ class Penning:
         request = self.sizes.request_of(name, container, (*residents, container))
         held = [self._books.ledger.grants[one.id] for one in residents]
         self._unmet.note_shifted(one.id for one in residents)
-        judgements = self._judged(container, classified, *held)
+        judgements = self.judged(container, classified, *held)
         firm = () if runs else self._firm(container, classified, request, held)
         back = self._roster.place_in(name.id, container)
         made = self.bookings.enclose(request, held, judgements, firm, back, runs=runs)
@@ -296,7 +207,7 @@ class Penning:
                 if not own and (problem := unheeded_wish(one, is_group=name.is_group)):
                     self._roster.note_problem(one.id, problem)
             heed_all_in_pen(judgements, name.id, self._books)
-            self._share_some(name.id)
+            self.share_some(name.id)
         return made
 
     def _firm(
@@ -342,7 +253,7 @@ class Penning:
             problems = (*problems, unheeded_cold_start(container, is_group=name.is_group))
             cold_start_ns = 0
         self.enter(name.id, container, classified, own)
-        problems = (*problems, *self._share_some(name.id))
+        problems = (*problems, *self.share_some(name.id))
         grant = books.ledger.grants[container.id]
         decision = Decision(
             container_id=container.id,
@@ -363,10 +274,10 @@ class Penning:
         self._unmet.note_displaced((container.id,))
         return decision
 
-    def _judged(
+    def judged(
         self, container: Container, classified: Classified, *held: Grant
     ) -> Sequence[Judgement]:
-        """What rules say of a container and those who are in its pen, or residents."""
+        """Judgements about a container and about all who are in its pen, or are residents."""
         others = [
             (self._roster.containers[one], self._roster.classified[one])
             for each in held
@@ -375,7 +286,7 @@ class Penning:
         ]
         return judged_in_pen(((container, classified), *others), self._judge)
 
-    def _share_some(self, pen_id: ContainerId) -> tuple[Problem, ...]:
+    def share_some(self, pen_id: ContainerId) -> tuple[Problem, ...]:
         """Leave a cpu to share where somebody shares; the problem of whose it was alone."""
         sliced = self.bookings.crowded(pen_id)
         if sliced is None:
@@ -389,7 +300,3 @@ class Penning:
         self.enter(pen_id, container, classified, NO_CPUS)
         self._roster.note_problem(container.id, problem)
         return (problem,)
-
-    def _refused(self, held: Grant, refusal: Refusal) -> Decision:
-        problems = self._roster.classified[held.container_id].problems
-        return left_as_it_was(held, Failure(refusal=refusal), self._books, problems)
