@@ -52,8 +52,10 @@ def heeded_resize(
         return placement
 
     def has_room(after: Books, rules: Judgement, _: bool) -> bool:
-        left = after.ledger.without_share(grant)
-        found = _heeding(rules, grant, request, after, Resizer(after), needed, left)
+        # It may have got back itself what others kept from it.
+        held = after.ledger.grants[container.id]
+        left = after.ledger.without_share(held)
+        found = _heeding(rules, held, request, after, Resizer(after), needed, left)
         return isinstance(found, Placement)
 
     more = request.exclusive - len(grant.exclusive)
