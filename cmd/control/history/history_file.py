@@ -4,6 +4,7 @@ So it is bounded whatever happens, a crash costs the line that was being written
 written twice.
 """
 
+import errno
 import logging
 import os
 import time
@@ -70,10 +71,12 @@ class HistoryFile:
         self._has_appended = True
         descriptor = os.open(self._parts[0].path, _FLAGS, 0o600)
         try:
-            if os.write(descriptor, data) < len(data):
-                # The disk is full: half a line is left out by who reads, and the next one begins.
-                self._has_appended = False
+            written = os.write(descriptor, data)
             self._size = os.fstat(descriptor).st_size
+            if written < len(data):
+                # Half a line is left out by who reads, and the next one begins.
+                self._has_appended = False
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(descriptor)
 

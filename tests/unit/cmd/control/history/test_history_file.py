@@ -1,9 +1,11 @@
 """The file of the history: bounded, only ever added to, and believed no further than it is ours."""
 
 import logging
+import resource
 import time
 import zlib
 from pathlib import Path
+from resource import RLIMIT_FSIZE
 
 import msgspec
 import pytest
@@ -65,6 +67,25 @@ def test_a_line_without_end_takes_no_time(tmp_path: Path) -> None:
     begun = time.thread_time()
     assert [len(line) for line in HistoryFile(tmp_path, LOG).newest()] == [24 << 20]
     assert time.thread_time() - begun < 1.0
+
+
+def test_a_line_that_the_disk_takes_in_half_is_told_and_the_next_one_is_whole(
+    tmp_path: Path,
+) -> None:
+    file = written(tmp_path, 1)
+    size, limits = (tmp_path / HISTORY_NAME).stat().st_size, resource.getrlimit(RLIMIT_FSIZE)
+    resource.setrlimit(RLIMIT_FSIZE, (size + 10, limits[1]))
+    try:
+        with pytest.raises(OSError, match="No space left on device"):
+            file.append([line(2)])
+    finally:
+        resource.setrlimit(RLIMIT_FSIZE, limits)
+    file.append([line(3)])
+    assert [parse_line(one) for one in file.newest()] == [
+        parse_line(line(3)),
+        None,
+        parse_line(line(1)),
+    ]
 
 
 def test_two_parts_are_kept_and_the_oldest_lines_go(tmp_path: Path) -> None:
