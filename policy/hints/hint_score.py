@@ -8,12 +8,14 @@ from ..model.hint import Hint
 from ..pools.pool_tree import PoolTree
 
 
-def scores(tree: PoolTree, hints: Iterable[Hint]) -> Sequence[tuple[int, int]]:
+def scores(
+    tree: PoolTree, hints: Iterable[Hint], regions: Sequence[int] | None = None
+) -> Sequence[tuple[int, int]]:
     """Scores by pool id: the product of all hints' scores, and that of those that are not zero.
 
-    A resolved hint's score is the share of its cpus that are in the pool. Whole numbers, exact
-    after one common scale: they compare with those of the same call only. Empty where no hint
-    tells pools apart. O(pools x different sets of cpus).
+    A resolved hint's score is the share of its cpus that are in the pool, or in the region of it
+    that is left. Whole numbers, exact after one common scale: they compare with those of the same
+    call only. Empty where no hint tells pools apart. O(pools x different sets of cpus).
     """
     everything = tree.root.cpus.mask
     # What is near all cpus (a machine of one NUMA node, firmware that does not know) says nothing,
@@ -23,7 +25,8 @@ def scores(tree: PoolTree, hints: Iterable[Hint]) -> Sequence[tuple[int, int]]:
     )
     if not telling:
         return ()
-    found = [_score(pool.cpus.mask, telling) for pool in tree.pools]
+    masks = tree.masks if regions is None else regions
+    found = [_score(mask, telling) for mask in masks]
     scale = math.gcd(*(value for pair in found for value in pair)) or 1
     return [(full // scale, partial // scale) for full, partial in found]
 

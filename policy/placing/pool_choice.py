@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ..books.cpu_ledger import Ledger
 from ..cpus.cpu_priority import PriorityClasses
+from ..hints.hint_score import scores
 from ..memory.memory_choice import MemoryChoice, ZoneSummary
 from ..model.container import ContainerId
 from ..model.cpu_preference import BurstLevel, CpuPriority
@@ -16,6 +17,7 @@ from ..model.grant import Dropped, PoolId
 from ..model.request import CpuType, Isolation, Request
 from ..pools.pool_tree import Pool, PoolTree
 from ..pools.sieve import grades, ids_of
+from ..tuning.cpu_class import misfits
 from .choice import choose_from
 from .hint_demand import objection
 from .lineup import MILLI, Demand, Lineup
@@ -117,12 +119,7 @@ class Chooser:
         shared: Sequence[int] = ()
         if request.exclusive and request.wants_isolated:
             isolated = [mask.bit_count() - request.exclusive for mask in ledger.free_isolated]
-            # Isolated cpus are no sharable ones: where they serve, only the rest is taken of those.
-            pairs = zip(room, isolated, strict=True)
-            shared = [milli - (part if count >= 0 else whole) for milli, count in pairs]
-        free_of_priority: Sequence[int] = ()
-        if (cpus := self._classes.get(request.priority)) is not None:
-            free_of_priority = [(free & cpus).bit_count() for free in ledger.free_sharable]
+            shared = _shared_beside(isolated, room, whole, request.exclusive)
         is_usual = facts.memory.are_usual
         return Contest(
             request=request,
@@ -143,12 +140,53 @@ class Chooser:
             hints=facts.hints,
             misfits_class=facts.misfits_class,
             neighbours=tuple(ledger.neighbours(CpuType.NORMAL)),
-            free_of_priority=free_of_priority,
+            free_of_priority=self._free_of_priority(request, ledger.free_sharable),
             has_usual_memory=is_usual(zones),
             depth_grades=self._depth_grades,
             burst_grades=self._burst_grades[request.burst_level],
             node_grades=facts.memory.usual_node_grades if is_usual(zones) else (),
         )
+
+    def _free_of_priority(self, request: Request, free: Sequence[int]) -> Sequence[int]:
+        cpus = self._classes.get(request.priority)
+        return () if cpus is None else [(one & cpus).bit_count() for one in free]
+
+    def within_rules(self, lineup: Lineup, openings: Openings, ledger: Ledger) -> Lineup:
+        """The lineup with what rules between containers say of the pools.
+
+        What a container is to be near, or to have of its own, counts on the cpus that they leave.
+        """
+        contest = replace(
+            lineup.contest,
+            preferred=openings.preferred,
+            unmet=openings.unmet,
+            unmet_of_others=openings.unmet_of_others,
+            narrowed=openings.narrowed,
+        )
+        if openings.regions is not ledger.tree.masks:
+            contest = self._within_regions(contest, openings.regions, ledger)
+        return replace(lineup, contest=contest, rules=openings.dropped)
+
+    def _within_regions(self, contest: Contest, regions: Sequence[int], ledger: Ledger) -> Contest:
+        request = contest.request
+        if contest.hints:
+            contest = replace(contest, hints=_hints_within(contest, ledger.tree, regions))
+        if request.exclusive and request.wants_isolated:
+            free = map(int.__and__, ledger.free_isolated, regions)
+            isolated = [mask.bit_count() - request.exclusive for mask in free]
+            shared = _shared_beside(isolated, contest.room, contest.whole_milli, request.exclusive)
+            contest = replace(contest, isolated=isolated, shared=shared)
+        suitable = request.class_cpus if request.exclusive else None
+        if contest.free_of_priority or suitable is not None:
+            left = list(map(int.__and__, ledger.free_sharable, regions))
+            contest = replace(
+                contest,
+                free_of_priority=self._free_of_priority(request, left),
+                misfits_class=()
+                if suitable is None
+                else misfits(left, request.exclusive, suitable),
+            )
+        return contest
 
 
 class Candidates:
@@ -185,22 +223,25 @@ class Candidates:
         """Whether some pool of those that rules leave, where they count, has what is asked for."""
         if self._exact is not None:
             return bool(self.within(openings).feasible_pools())
-        rough = self._rough if openings is None else within_rules(self._rough, openings)
+        rough = self._rough if openings is None else self._within(self._rough, openings)
         # The wide ones first: most likely they have it.
         return any(map(self._has_room, map(PoolId, reversed(rough.feasible()))))
 
     def within(self, openings: Openings | None) -> Lineup:
         """The exact lineup with what rules say, where they count."""
-        return self.lineup if openings is None else within_rules(self.lineup, openings)
+        return self.lineup if openings is None else self._within(self.lineup, openings)
 
     def best(self, openings: Openings | None) -> Ranking:
         """The best pool of those that rules leave, where they count. O(pools)."""
         if self._exact is None:
-            rough = self._rough if openings is None else within_rules(self._rough, openings)
+            rough = self._rough if openings is None else self._within(self._rough, openings)
             ranking = self._chooser.best(rough)
             if ranking.winner is None or self._has_room(ranking.winner):
                 return ranking
         return self._chooser.best(self.within(openings))
+
+    def _within(self, lineup: Lineup, openings: Openings) -> Lineup:
+        return self._chooser.within_rules(lineup, openings, self._ledger)
 
     def _has_room(self, pool_id: PoolId) -> bool:
         """Whether a pool that has enough by its own numbers has it beside narrowed shares."""
@@ -213,16 +254,33 @@ class Candidates:
         return spare.grantable(free, count, request.shared_milli) >= request.shared_milli
 
 
-def within_rules(lineup: Lineup, openings: Openings) -> Lineup:
-    """The lineup with what rules between containers say of the pools."""
-    contest = replace(
-        lineup.contest,
-        preferred=openings.preferred,
-        unmet=openings.unmet,
-        unmet_of_others=openings.unmet_of_others,
-        narrowed=openings.narrowed,
-    )
-    return replace(lineup, contest=contest, rules=openings.dropped)
+def _hints_within(
+    contest: Contest, tree: PoolTree, regions: Sequence[int]
+) -> Sequence[tuple[int, int]]:
+    """The scores of the regions that rules leave of the pools.
+
+    Where none of them is near any hint, those of the smallest pools around them that are.
+    """
+    found = scores(tree, contest.request.hints, regions)
+    if any(map(any, found)):
+        return found
+    around: list[Pool] = []
+    for pool in tree.pools:
+        while not any(contest.hints[pool.id]) and pool.parent is not None:
+            pool = tree.pools[pool.parent]
+        around.append(pool)
+    least = min([one.height for one, left in zip(around, regions, strict=True) if left], default=0)
+    return [contest.hints[one.id] if one.height == least else (0, 0) for one in around]
+
+
+def _shared_beside(isolated: Column, room: Column, whole_milli: int, exclusive: int) -> Column:
+    """The sharable milli-cpus that a request for isolated cpus leaves of each pool.
+
+    Isolated cpus are no sharable ones: where they serve, only the rest is taken of those.
+    """
+    part = whole_milli - 1000 * exclusive
+    pairs = zip(room, isolated, strict=True)
+    return [milli - (part if count >= 0 else whole_milli) for milli, count in pairs]
 
 
 def _are_known(zones: Sequence[ZoneSummary | Dropped]) -> TypeGuard[Sequence[ZoneSummary]]:

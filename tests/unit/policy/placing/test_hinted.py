@@ -207,3 +207,35 @@ def test_a_strict_container_grows_near_its_hint_or_not_at_all() -> None:
     shared = create(node, 500, device(3), annotations=STRICT)
     more = node.update(shared.container_id, Resources(cpu_request_milli=6500, cpu_limit_milli=6500))
     assert "fail strict hints" in reason(more)
+
+
+def replica(number: int, *hints: Hint, cpu: float = 1) -> Container:
+    """One of some replicas that keep apart from each other at NUMA nodes."""
+    one = container_of(f"es-{number}", cpu, apart(term("numa", "es")), app="es")
+    return replace(one, hints=hints)
+
+
+def test_replicas_of_one_device_that_keep_apart_are_near_it_as_far_as_their_rules_let_them() -> (
+    None
+):
+    node = engine_of("socket:2 numa:3 core:4 mem:8G")
+    found = [placed(node, replica(number, device(5))) for number in range(5)]
+    # The device's own NUMA node, the two beside it in its socket, then some of the other socket.
+    assert found == ["20", "12", "16", "1", "4"]
+    assert [node.decisions[one].pool for one in node.grants] == [
+        *(f"NUMA node #{number}" for number in (5, 3, 4, 0, 1)),
+    ]
+
+
+def test_shares_that_keep_apart_are_near_their_device_as_far_as_their_rules_let_them() -> None:
+    node = engine_of("socket:2 numa:3 core:4 mem:8G")
+    found = [placed(node, replica(number, device(5), cpu=0.5)) for number in range(4)]
+    assert found == ["20-23", "12-15", "16-19", "1-3"]
+
+
+def test_isolated_cpus_that_rules_keep_from_a_container_draw_it_to_no_wide_pool() -> None:
+    node = engine_of("socket:2 numa:2 core:4 isolated:4-7 mem:8G")
+    assert [placed(node, replica(number)) for number in range(3)] == ["4", "8", "12"]
+    assert [node.decisions[one].pool for one in node.grants] == [
+        *(f"NUMA node #{number}" for number in (1, 2, 3)),
+    ]
