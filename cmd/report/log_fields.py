@@ -11,6 +11,8 @@ from .escaped_text import escaped
 
 _VALUE_MAX: Final = 1000
 """Characters of a value; of what strangers wrote no more than that gets into a line."""
+_END_KEPT: Final = 400
+"""Of these at the end of what is longer: what to do about it is said last."""
 _KEPT_MAX: Final = 100
 """Characters of a value that is kept: strangers write long ones, and no two alike."""
 _VALUES_KEPT: Final = 512
@@ -41,12 +43,14 @@ _kept = lru_cache(_VALUES_KEPT)(_said)
 
 
 def line(text: str) -> str:
-    """A text as part of one line, cut where it is long."""
+    """A text as part of one line, without the middle where it is long."""
     return escaped(_cut(text))
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _VALUE_MAX else text[: _VALUE_MAX - 1] + "…"
+    if len(text) <= _VALUE_MAX:
+        return text
+    return f"{text[: _VALUE_MAX - _END_KEPT - 1]}…{text[-_END_KEPT:]}"
 
 
 def name_fields(container: Container) -> dict[str, str]:
