@@ -313,11 +313,13 @@ class OpeningSearch:
                 # A narrower pool holds all that pools around it have of a region. There may be one
                 # region for each core.
                 holding = self.tree.holding(region)
-                if region != masks[holding]:
-                    if not pools[holding].children:
+                if not pools[holding].children:
+                    if counts_whole and region == masks[holding]:
+                        best[holding] = region
+                    else:
                         found.setdefault(holding, []).append(region)
-                        continue
-                    pending = [holding]
+                    continue
+                pending = [holding]
             while pending:
                 pool_id = pending.pop()
                 mask, children = masks[pool_id], pools[pool_id].children
