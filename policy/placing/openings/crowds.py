@@ -84,13 +84,14 @@ class Crowds:
 
     def _find_out(self, residents: Iterable[ContainerId], reaches: Sequence[int]) -> None:
         """Whether each of some residents can make way."""
-        can, books = self._can, self._books
+        can, books, found = self._can, self._books, list[ContainerId]()
         grants, rules, pools = books.ledger.grants, books.standing.rules, books.tree.pools
         reserved = books.tree.root.reserved.mask
         # They may be many: a call for each would be most of the work.
         for container_id, reach in zip(residents, reaches, strict=True):
             if container_id in can:
                 continue
+            found.append(container_id)
             grant = grants[container_id]
             if grant.pen is not None:
                 can[container_id] = self._can_pen_leave(grant.pen)
@@ -108,7 +109,8 @@ class Crowds:
             # comes to.
             can[container_id] = not reach & ~standing
         may_be_required = books.standing.has_required_affinity and not self._with_held
-        moving = may_be_required and [one for one in residents if can[one]]
+        # Those that are in the way of several rules were asked about with the first of them.
+        moving = may_be_required and [one for one in found if can[one]]
         if moving:
             required = required_among(moving, books.standing, books.affinity.residents)
             can.update(dict.fromkeys(required, False))

@@ -17,6 +17,7 @@ from tests.unit.policy.engine.ruled_pods import (
     container_of,
     cpus,
     engine_of,
+    near,
     placed,
     term,
 )
@@ -132,6 +133,22 @@ def test_a_further_resident_that_stays_costs_no_call() -> None:
         calls.append(called_modules(create).count("pinfold.policy.placing.openings.narrowing"))
     few, many = calls
     assert 0 < many <= few < 20
+
+
+def test_who_is_in_the_way_of_two_rules_is_asked_about_once() -> None:
+    def asked(rules: dict[str, Any]) -> int:
+        engine = engine_of("socket:1 core:8 thread:2 mem:4G", "cpuset:0-1")
+        engine.create(container_of("lonely", 0.1, near(term("socket", "friend"))))
+        for number in range(3):
+            engine.create(container_of(f"web{number}", 0.1, rules, app="web"))
+        newcomer = container_of("new", 0.1, apart(term("core", "web")), app="new")
+        create = partial(engine.create, newcomer)
+        found = called_modules(create).count("pinfold.policy.books.ties")
+        assert not engine.decisions[newcomer.id].unmet
+        return found
+
+    # Its own rule alone, or theirs as well.
+    assert 0 < asked({}) == asked(apart(term("core", "new")))
 
 
 @pytest.mark.parametrize("names", [("one", "other"), ("other", "one")])
