@@ -1,6 +1,7 @@
 """Ties of residents: required rules, their own or others', that hold them to their cpus."""
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
@@ -31,16 +32,18 @@ def required_among(
     if len(containers) == 1:
         # The first such rule decides, and what it decides is known.
         return [one.id for one in containers if standing.is_required(one)]
-    required = 0
+    places = [residents.place(one.id) for one in containers]
+    asked, required = reduce(int.__or__, places, 0), 0
     for one in standing.requiring(containers):
         owners = iter(one.owners.values())
         owner = next(owners)
-        places = select_included(residents, owner, one.rule.term)
-        if places and all(is_same_instance(owner, other) for other in owners):
+        # Most rules are about none of these, and who owns those does not matter.
+        some = select_included(residents, owner, one.rule.term) & asked
+        if some and all(is_same_instance(owner, other) for other in owners):
             # Nobody must be with itself.
-            places &= ~instances(residents, owner)
-        required |= places
-    return [one.id for one in containers if residents.place(one.id) & required]
+            some &= ~instances(residents, owner)
+        required |= some
+    return [one.id for one, place in zip(containers, places, strict=True) if place & required]
 
 
 def is_held(rules: PlacementRules) -> bool:
