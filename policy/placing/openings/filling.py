@@ -23,6 +23,7 @@ from .narrowing import (
     Narrowing,
     can_leave,
     leaving_part,
+    number_of,
     standing_residents,
     without_leaving,
     without_movable,
@@ -69,7 +70,7 @@ def find_fillings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
             fills = not any(one.cpus & cover & free & ~part for one, cover in leaving)
             if fills and _is_in_one(part, own, domains) and can_leave(leaving):
                 parts.append(part)
-                most = max(most, sum([one.count for one, _ in leaving]))
+                most = max(most, number_of(leaving))
     if parts:
         openings = search.openings(list(dict.fromkeys(parts)), judgement.closed(), own)
         openings = replace(openings, narrowed=[most] * len(openings.regions))

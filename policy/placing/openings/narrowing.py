@@ -7,7 +7,7 @@ a pen make way together.
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, starmap
 from typing import Final
 
 from msgspec import Struct
@@ -34,6 +34,9 @@ _TRIES_MAX: Final = 2048
 
 _HOPELESS_TRIES: Final = 4
 """Rules of so many different owners are looked at for who never makes way."""
+
+# To go through the members of an enum is a call of Python for each.
+_LEVELS: Final = tuple(Level)
 
 _Movable = Mapping[ContainerId, frozenset[Level]]
 
@@ -78,7 +81,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     for find_parts in (_in_one_domain, _in_several_domains):
         by_count: dict[int, list[_Part]] = {}
         for part in find_parts(search, regions, standing, looks):
-            by_count.setdefault(sum([one.count for one, _ in part[1]]), []).append(part)
+            by_count.setdefault(number_of(part[1]), []).append(part)
         for count in sorted(by_count):
             # Whether they can leave is dear to know.
             left = [cpus for cpus, leaving in by_count[count] if can_leave(leaving)]
@@ -96,7 +99,8 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
 
 def without_leaving(movable: _Movable, narrowed: NarrowedShares) -> NarrowedShares:
     """The narrowed shares of others."""
-    leaving = [one for one in movable if one in narrowed.ids]
+    ids = narrowed.ids
+    leaving = [one for one in movable if one in ids]
     if not leaving:
         return narrowed
     others = narrowed.copy()
@@ -225,6 +229,8 @@ class _InTheWay:
     """Residents that are alike and may have to leave a region, and what is left without one."""
 
     __slots__ = (
+        "_enough",
+        "_free",
         "_grant",
         "_ledger",
         "_promised",
@@ -243,20 +249,27 @@ class _InTheWay:
         self.count = 0
         self.cpus = standing_cpus(grant, ledger)
         self.levels = levels
+        self._free = self.cpus & ledger.free_sharable[grant.pool_id]
+        self._enough: int | None = None
 
     def can_leave(self, cover: int) -> bool:
         """Whether the request of each still fits on what it has elsewhere."""
-        grant, ledger = self._grant, self._ledger
-        pool_id = grant.pool_id
-        left = self.cpus & ledger.free_sharable[pool_id] & ~cover
-        if left and ledger.room.grantable_milli[pool_id] >= 0:
-            promised = self._promised.get(pool_id)
-            if promised is None:
-                promised = self._promised[pool_id] = ledger.promised_inside(pool_id)
-            # With so much left of its pool it does not matter which cpus that is.
-            if 1000 * left.bit_count() >= promised + grant.shared_milli:
-                return True
-        return has_room(grant, self.cpus & ~cover, ledger)
+        if self._enough is None:
+            self._enough = self._number_enough()
+        # With so much left of its pool it does not matter which cpus that is.
+        if (self._free & ~cover).bit_count() >= self._enough:
+            return True
+        return has_room(self._grant, self.cpus & ~cover, self._ledger)
+
+    def _number_enough(self) -> int:
+        """How many free cpus do, whichever they are: more than there are where none surely do."""
+        ledger, pool_id = self._ledger, self._grant.pool_id
+        if ledger.room.grantable_milli[pool_id] < 0:
+            return self._free.bit_count() + 1
+        promised = self._promised.get(pool_id)
+        if promised is None:
+            promised = self._promised[pool_id] = ledger.promised_inside(pool_id)
+        return max(1, -(-(promised + self._grant.shared_milli) // 1000))
 
 
 _ByLevels = Mapping[frozenset[Level], Sequence[_InTheWay]]
@@ -289,12 +302,22 @@ _Part = tuple[int, list[_Leave]]
 
 def _levels(standing: _ByLevels) -> list[Level]:
     """The levels of which rules speak, the widest first."""
-    return [level for level in Level if any(level in some for some in standing)]
+    said = frozenset[Level]().union(*standing)
+    return [level for level in _LEVELS if level in said]
 
 
 def can_leave(leaving: Iterable[_Leave]) -> bool:
     """Whether some residents all have room elsewhere in their pools."""
-    return all(one.can_leave(cover) for one, cover in leaving)
+    # Asked of each domain: a generator would be as dear as most answers.
+    return all(starmap(_InTheWay.can_leave, leaving))
+
+
+def number_of(leaving: Iterable[_Leave]) -> int:
+    """The number of residents that have to leave."""
+    found = 0
+    for one, _ in leaving:
+        found += one.count
+    return found
 
 
 def leaving_part(standing: _ByLevels, region: int, domains: Domains) -> list[_Leave]:
