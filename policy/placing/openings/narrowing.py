@@ -7,7 +7,8 @@ a pen make way together.
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, starmap
+from functools import partial
+from itertools import chain, islice, starmap
 from typing import Final
 
 from msgspec import Struct
@@ -163,7 +164,7 @@ def _in_one_domain(
 ) -> "Iterator[_Part]":
     """The parts of regions in one domain of the widest level of which a rule speaks."""
     domains, widest = search.judgement.domains, _levels(standing)[0]
-    found = (part for region in regions for part in domains.parts(widest, region))
+    found = chain.from_iterable(map(partial(domains.parts, widest), regions))
     for part in islice(found, looks):
         yield part, leaving_part(standing, part, domains)
 
