@@ -316,14 +316,14 @@ class KeptCpus:
 
     def _tidy(self, cpus: int) -> None:
         """Let those of some cpus be spare of which nobody has some, and nobody needs one."""
-        for cpu in [*iter_bits(cpus)][::-1]:
-            bit = 1 << cpu
-            asking = () if self._users[cpu] else self._asking.with_cpu(cpu)
-            if self._users[cpu] or any(not one & self._kept & ~bit for one in asking):
-                continue
-            self._kept ^= bit
-            self._partly ^= bit
-            self.spare |= bit
+        asking = self._asking.with_cpu
+        while cpus:
+            bit = 1 << (cpu := cpus.bit_length() - 1)
+            cpus ^= bit
+            if not (self._users[cpu] or any([not one & self._kept & ~bit for one in asking(cpu)])):
+                self._kept ^= bit
+                self._partly ^= bit
+                self.spare |= bit
 
     def _open(self, bit: int) -> None:
         self.spare ^= bit
