@@ -337,9 +337,12 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
 
         And the last of each of the domains of which `owed` leaves them one, whichever it is.
         """
+        if not self._sharing:
+            # Of most newcomers there are none.
+            return None
         levels = list(Level)
-        found = max(self._sharing, key=lambda one: levels.index(one.level), default=None)
-        return found and (found.level, found.holders, found.shared, found.last)
+        found = max(self._sharing, key=lambda one: levels.index(one.level))
+        return found.level, found.holders, found.shared, found.last
 
     @property
     def levels_shared(self) -> int:
