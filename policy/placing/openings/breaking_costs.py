@@ -126,6 +126,8 @@ class BreakingCosts:
 
     def of_pool(self, pool_id: int) -> int:
         """The cost of the rules that break at any place in a pool."""
+        if not self._of_pools:
+            return 0
         return sum([cost for rule, cost in self._of_pools if pool_id in rule.closed_pools])
 
     def cost(self, cpus: int, broken: int) -> int:
@@ -148,6 +150,9 @@ class BreakingCosts:
 
     def _price(self, broken: int) -> _Price:
         cost = sum([self._weak[bit].cost for bit in iter_bits(broken)])
+        if not self._choosing:
+            known = self._of_broken[broken] = _Price(cost, (), 0, {})
+            return known
         found: list[_Choosing] = []
         for level, some in self._choosing:
             rules = [one for place, one in some if not broken & place]
