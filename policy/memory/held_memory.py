@@ -18,11 +18,10 @@ class HeldMemory:
     holdings: tuple[tuple[Holding, int], ...]
     """Each with the mask of its zone."""
     sequence: int
-    sums: tuple[ZoneSum, ...] = field(compare=False, repr=False)
-    """Of each zone of which something is held, once. They follow from the holdings."""
-    _usages: dict[int, int] = field(default_factory=dict[int, int], compare=False, repr=False)
-    _available: dict[int, int] = field(default_factory=dict[int, int], compare=False, repr=False)
-    """What was asked for before, by mask: pages of metrics ask for most zones several times."""
+    sums: Mapping[int, ZoneSum] = field(compare=False, repr=False)
+    """Of each zone of which something is held, by its mask. They follow from the holdings."""
+    wide: tuple[ZoneSum, ...] = field(compare=False, repr=False)
+    """Sums of zones of several nodes: no other zone can lie around one."""
 
     def requests(self) -> Mapping[ContainerId, MemoryRequest]:
         """Requests of every container with memory. O(containers)."""
@@ -37,26 +36,24 @@ class HeldMemory:
         return self.nodes.size_bytes(zone)
 
     def usage(self, zone: NodeSet) -> int:
-        """Bytes held of the zone and of all zones within it. O(zones)."""
-        found = self._usages.get(zone.mask)
-        if found is None:
-            outside = ~zone.mask
-            found = sum([one.held_bytes for one in self.sums if not one.mask & outside])
-            self._usages[zone.mask] = found
-        return found
+        """Bytes held of the zone and of all zones within it.
+
+        O(1) where something is held of exactly this zone, else O(zones).
+        """
+        found = self.sums.get(zone.mask)
+        if found is not None:
+            return found.used_bytes
+        outside = ~zone.mask
+        return sum([one.held_bytes for one in self.sums.values() if not one.mask & outside])
 
     def available(self, zone: NodeSet) -> int | None:
-        """Bytes that can be had without moving anybody; None where the size is not known. O(zones).
+        """Bytes that can be had without moving anybody; None where the size is not known.
 
-        Zones around may allow less than is free in the zone itself.
+        Zones around may allow less than is free in the zone itself. O(wide zones), and as `usage`.
         """
         capacity = self.capacity(zone)
         if capacity is None:
             return None
         mask = zone.mask
-        found = self._available.get(mask)
-        if found is None:
-            around = [one.left_bytes for one in self.sums if one.mask & mask == mask]
-            found = max(0, min([capacity - self.usage(zone), *around]))
-            self._available[mask] = found
-        return found
+        around = [one.left_bytes for one in self.wide if one.mask & mask == mask]
+        return max(0, min([capacity - self.usage(zone), *around]))

@@ -1,6 +1,8 @@
 """Holders of memory and their zones: the state of a memory ledger, and every change of it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Final
 
 from msgspec import Struct
 
@@ -13,6 +15,8 @@ from .memory_nodes import MemoryNodes
 from .memory_zones import Holding, Zone, Zones
 from .observed_memory import ObservedMemory
 from .offers import MemoryRequest
+
+_MASK_OF: Final[Callable[[Zone], int]] = attrgetter("mask")
 
 
 class SetAside(Struct, frozen=True):
@@ -168,10 +172,15 @@ class Holdings:
 
     def state(self) -> HeldMemory:
         """The memory held by all containers. Cost O(containers)."""
-        pairs = zip(self._by_id.values(), self._zone_of.values(), strict=True)
-        holdings = tuple([(holding, zone.mask) for holding, zone in pairs])
+        # Container by container in C: each look at the policy waits for it.
+        masks = map(_MASK_OF, self._zone_of.values())
+        sums = self.zones.sums()
         return HeldMemory(
-            nodes=self.nodes, holdings=holdings, sequence=self._sequence, sums=self.zones.sums()
+            nodes=self.nodes,
+            holdings=tuple(zip(self._by_id.values(), masks, strict=True)),
+            sequence=self._sequence,
+            sums=sums,
+            wide=tuple([one for mask, one in sums.items() if mask & (mask - 1)]),
         )
 
     def restore(self, state: HeldMemory) -> None:

@@ -77,10 +77,13 @@ class Zone(Struct, eq=False, kw_only=True):
 
 
 class ZoneSum(NamedTuple):
-    """Bytes held of exactly one zone, and bytes left in it beside all that is held within."""
+    """Bytes held of one zone, and bytes left in it."""
 
     mask: int
     held_bytes: int
+    """Held of exactly this zone."""
+    used_bytes: int
+    """Held of it and of all zones within it."""
     left_bytes: int
     """Negative where overcommitted."""
 
@@ -121,15 +124,13 @@ class Zones:
             return known.usage
         return sum(zone.direct for zone in self._known.values() if not zone.mask & ~mask)
 
-    def sums(self) -> tuple[ZoneSum, ...]:
-        """Bytes held of each zone of which any are. O(known zones)."""
-        return tuple(
-            [
-                ZoneSum(zone.mask, zone.direct, zone.capacity - zone.usage)
-                for zone in self._known.values()
-                if zone.direct
-            ]
-        )
+    def sums(self) -> Mapping[int, ZoneSum]:
+        """Bytes held of each zone of which any are, by its mask. O(known zones)."""
+        return {
+            mask: ZoneSum(mask, zone.direct, zone.usage, zone.capacity - zone.usage)
+            for mask, zone in self._known.items()
+            if zone.direct
+        }
 
     def has_pages(
         self,

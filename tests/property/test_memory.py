@@ -183,6 +183,13 @@ def test_sums_are_what_the_containers_hold(nodes: MemoryNodes, events: list[Even
         assert node.ledger.usage(NodeSet(zone)) == used
         free = node.ledger.free(NodeSet(zone))
         assert free is None or free == nodes.capacity(zone) - used
+    seen, held = node.ledger.snapshot(), usages(node)
+    for zone in {*held, *(1 << one for one in everything), everything.mask}:
+        inside = node.ledger.usage(NodeSet(zone))
+        around = [nodes.capacity(one) - used for one, used in held.items() if not zone & ~one]
+        left = max(0, min([nodes.capacity(zone) - inside, *around]))
+        assert seen.usage(NodeSet(zone)) == inside
+        assert seen.available(NodeSet(zone)) in (left, None)
 
 
 @LAWS
