@@ -17,6 +17,7 @@ from prometheus_client.utils import (
 
 from ...nri.dispatch.courtesy import ALONE, Courtesy
 from ...policy.engine.gauges.gauge import Gauge
+from ...policy.engine.gauges.value_runs import ValueRuns
 from ..report.version import VERSION
 from .process_figures import ProcessFigures
 
@@ -135,9 +136,11 @@ class _Family:
     def _lines(self, values: Sequence[float]) -> bytes:
         if values != self._values:
             # Many cpus have the same one, and most values were on the last page, too.
-            last, different = self._texts, set(values)
-            texts = {one: last[one] if one in last else _text_of(one) for one in different}
-            self._pieces[1::2] = map(texts.__getitem__, values)
+            last, runs = self._texts, values if isinstance(values, ValueRuns) else None
+            once = values if runs is None else runs.values
+            texts = {one: last[one] if one in last else _text_of(one) for one in set(once)}
+            found = map(texts.__getitem__, once)
+            self._pieces[1::2] = found if runs is None else runs.spread(found)
             self._values, self._texts = values, texts
         return b"".join(self._pieces)
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import overload
 
 from .gauge import Gauge, Labels, system_gauge
-from .kept_loads import WHOLE, KeptLoads
+from .kept_loads import KeptLoads
+from .value_runs import ValueRuns
 
 
 class CpuLabels(Sequence[Mapping[str, str]]):
@@ -40,7 +41,7 @@ def cpu_gauges(loads: KeptLoads, cpus: Sequence[int], labels: Labels) -> Iterato
         "milli-cores",
         "What containers ask for, divided evenly among the CPUs they run on.",
         labels,
-        _selected([one / WHOLE for one in loads.allocated_parts()], cpus),
+        _selected(loads.allocated_milli(), cpus),
     )
     yield system_gauge(
         "cpu.container.count",
@@ -51,6 +52,9 @@ def cpu_gauges(loads: KeptLoads, cpus: Sequence[int], labels: Labels) -> Iterato
     )
 
 
-def _selected(values: Sequence[float], cpus: Sequence[int]) -> Sequence[float]:
+def _selected(values: ValueRuns, cpus: Sequence[int]) -> Sequence[float]:
     """The values of some cpus, of those of all of them in their order."""
-    return values[: len(cpus)] if cpus[-1] < len(cpus) else [values[cpu] for cpu in cpus]
+    if len(cpus) == len(values):
+        return values
+    by_cpu = list(values)
+    return [by_cpu[cpu] for cpu in cpus]

@@ -1,8 +1,7 @@
 """Loads of cpus, pools and memory nodes, kept up to date from one snapshot to the next."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from itertools import accumulate
 from typing import Final
 
 from msgspec import Struct
@@ -14,10 +13,11 @@ from ...model.grant import Grant
 from ...model.pinning import Pinning
 from ...model.request import CpuType
 from ..snapshot import PoolLoads, Snapshot, changed_ids
+from .value_runs import ValueRuns
 
 _FRACTION_BITS: Final = 30
 """Of shares of cpus, which are summed as integers: so differences leave no remainder."""
-WHOLE: Final = 1 << _FRACTION_BITS
+_WHOLE: Final = 1 << _FRACTION_BITS
 
 
 class KeptLoads:
@@ -52,29 +52,35 @@ class KeptLoads:
         `pause` is called often.
         """
         grants, told = snapshot.grants, snapshot.pinnings
-        gone = [one for one in self._grants if one not in grants]
+        gone = self._grants.keys() - grants.keys()
         news = {
             *changed_ids(self._grants, grants, grants),
             *changed_ids(self._told, told, grants),
         }
         self._grants, self._told = grants, told
-        users, milli = Counter[int](), Counter[int]()
-        for container_id in (*gone, *news, *(self._unsure - news)):
+        users, milli = defaultdict[int, int](int), defaultdict[int, int](int)
+        for container_id in (*gone, *news, *(self._unsure - news - gone)):
             pause()
-            before, grant = self._held.pop(container_id, None), grants.get(container_id)
-            held = None if grant is None else self._look(snapshot, grant)
-            if not (before and held and before.is_placed_as(held)):
+            before, grant = self._held.get(container_id), grants.get(container_id)
+            held = None if grant is None else self._look(snapshot, grant, before)
+            # As a rule only the shared cpus of its pool are others than before.
+            if before is None or held is None or not before.is_placed_as(held):
                 self._place(before, -1)
                 self._place(held, 1)
-            # As a rule only the shared cpus of its pool are others than before.
-            for found, times in ((before, -1), (held, 1)):
-                if found is not None and found.cpus:
-                    users[found.cpus] += times
-                    milli[found.cpus] += times * found.milli
-        self._unsure.difference_update(gone)
+            if held is None:
+                del self._held[container_id]
+            else:
+                self._held[container_id] = held
+                users[held.cpus] += 1
+                milli[held.cpus] += held.milli
+            if before is not None:
+                users[before.cpus] -= 1
+                milli[before.cpus] -= before.milli
+        self._unsure -= gone
         for mask, count in users.items():
             pause()
-            self._use(mask, count, milli[mask])
+            if mask:
+                self._use(mask, count, milli[mask])
 
     def pool_loads(self, snapshot: Snapshot) -> PoolLoads:
         """The loads of the pools, equal to the snapshot's own once it was followed. O(pools)."""
@@ -82,15 +88,16 @@ class KeptLoads:
         snapshot.add_pens(promised)
         return PoolLoads(list(self._containers), list(self._sharing), promised)
 
-    def allocated_parts(self) -> list[int]:
-        """The milli-cpus asked for of each cpu, in parts of which `WHOLE` are one; by cpu."""
-        return list(accumulate(self._parts))
+    def allocated_milli(self) -> ValueRuns:
+        """The milli-cpus asked for of each cpu; by cpu."""
+        found = ValueRuns.of_steps(self._parts)
+        return ValueRuns([one / _WHOLE for one in found.values], found.lengths)
 
-    def container_counts(self) -> list[int]:
+    def container_counts(self) -> ValueRuns:
         """The number of containers that may run on each cpu; by cpu."""
-        return list(accumulate(self._counts))
+        return ValueRuns.of_steps(self._counts)
 
-    def _look(self, snapshot: Snapshot, grant: Grant) -> "_Held":
+    def _look(self, snapshot: Snapshot, grant: Grant, before: "_Held | None") -> "_Held":
         container_id = grant.container_id
         told = snapshot.pinnings.get(container_id)
         cpus = None if told is None else told.cpus
@@ -99,14 +106,13 @@ class KeptLoads:
         else:
             self._unsure.add(container_id)
             cpus = snapshot.cpus_of(container_id)
-        held = self._held[container_id] = _Held(
+        return _Held(
             grant=grant,
             cpus=0 if cpus is None else cpus.mask,
-            milli=1000 * grant.exclusive.mask.bit_count() + grant.shared_milli,
+            milli=before.milli if before is not None and before.grant is grant else _milli(grant),
             # Where preserved memory is, nobody knows.
             nodes=0 if grant.preserve_memory else snapshot.memory_of(container_id).mask,
         )
-        return held
 
     def _place(self, held: "_Held | None", times: int) -> None:
         """Count what a container has but cpus; -1 times: no longer."""
@@ -135,11 +141,12 @@ class KeptLoads:
         size = mask.bit_count()
         part = _part(old_milli + milli, size) - _part(old_milli, size)
         if part or count:
+            parts, counts = self._parts, self._counts
             for first, end in bit_runs(mask & self._online):
-                self._parts[first] += part
-                self._parts[end] -= part
-                self._counts[first] += count
-                self._counts[end] -= count
+                parts[first] += part
+                parts[end] -= part
+                counts[first] += count
+                counts[end] -= count
 
 
 class _Held(Struct, frozen=True, kw_only=True, gc=False):
@@ -154,6 +161,11 @@ class _Held(Struct, frozen=True, kw_only=True, gc=False):
     def is_placed_as(self, other: "_Held") -> bool:
         """Whether it differs from another one in the cpus on which it runs, at most."""
         return self.grant is other.grant and self.nodes == other.nodes
+
+
+def _milli(grant: Grant) -> int:
+    """The milli-cpus that a container asked for."""
+    return 1000 * grant.exclusive.mask.bit_count() + grant.shared_milli
 
 
 def _part(milli: int, cpus: int) -> int:

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pinfold.cmd.metrics.exposition import Exposition
 from pinfold.policy.engine.gauges.gauge import Gauge, Sample
+from pinfold.policy.engine.gauges.value_runs import ValueRuns
 
 NAMES = ("a", "many_created", "zone.with-dots")
 TEXTS = st.text('abs%0. }\\"\n\r\u2028', max_size=4)
@@ -29,7 +31,7 @@ SAMPLES = st.lists(
 
 def gauge(name: str, samples: Sequence[Sample]) -> Gauge:
     labels, values = [one.labels for one in samples], [one.value for one in samples]
-    return Gauge(name=name, unit="", help="Many\n\\.", group="any", labels=labels, values=values)
+    return Gauge(name=name, unit="", help="Many\n\\ %s.", group="any", labels=labels, values=values)
 
 
 class Library(Collector):
@@ -65,6 +67,19 @@ def test_every_page_is_as_the_library_alone_formats_it(pages: list[list[Gauge]])
     for gauges in pages:
         page = exposition.page(gauges, with_build=False, with_process=False)
         assert page == by_the_library(gauges)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.lists(VALUES, min_size=3, max_size=3)), max_size=5))
+def test_runs_of_values_are_written_as_so_many_values(
+    pages: list[tuple[bool, list[float]]],
+) -> None:
+    exposition = Exposition()
+    for are_runs, values in pages:
+        told = [*values[:1], *values[1:2] * 2, *values[2:]]
+        plain = gauge("a", [Sample({"n": str(one)}, value) for one, value in enumerate(told)])
+        given = replace(plain, values=ValueRuns(values, [1, 2, 1])) if are_runs else plain
+        page = exposition.page([given], with_build=False, with_process=False)
+        assert page == by_the_library([plain])
 
 
 def test_later_pages_have_the_values_of_their_time() -> None:
