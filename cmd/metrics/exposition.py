@@ -5,6 +5,8 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import compress
+from operator import attrgetter, ne
 from typing import Final, cast
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -28,6 +30,8 @@ _NAMESPACE: Final = "nri"
 _NO_NAME: Final = re.compile(r"[^a-zA-Z0-9:_]+")
 _number: Final = cast(Callable[[float], str], floatToGoString)
 _ZERO: Final = _number(0.0)
+_SERIES_OF: Final[Callable[[Sample], tuple[str, Mapping[str, str]]]] = attrgetter("name", "labels")
+_VALUE_OF: Final[Callable[[Sample], float]] = attrgetter("value")
 _LINES_AT_ONCE: Final = 64
 _ESCAPED: Final = re.compile(r'[\\\n"]')
 """Characters of values of labels that the library writes in another way."""
@@ -36,6 +40,7 @@ _PLAIN_BELOW: Final = 1_000_000
 """From here on the library writes numbers in another way than Python."""
 
 
+@cache
 def prometheus_name(name: str, unit: str) -> str:
     """The name of an instrument: dots become underscores, and its unit is the last word.
 
@@ -110,10 +115,11 @@ class _Family:
         self._head = self._formatted([])
         self._labels: Sequence[object] = ()
         """The names and labels of all series, in whatever form they came."""
-        self._pieces: list[bytes] = [self._head]
-        """What the last page was joined from: each second piece is a value."""
+        self._form = _plain(self._head)
+        """All lines, with room for their values: thousands of them would not be near each other."""
         self._values: Sequence[float] = ()
-        self._texts: Mapping[float, bytes] = {}
+        self._written: tuple[bytes, ...] = ()
+        """The last page's values."""
 
     def text_of_gauge(self, gauge: Gauge) -> bytes:
         """The lines of the values of a gauge, in their order."""
@@ -127,27 +133,33 @@ class _Family:
 
     def text_of_metric(self, metric: Metric) -> bytes:
         """The lines of the samples of a family of the library."""
-        labels = [(one.name, one.labels) for one in metric.samples]
+        labels = list(map(_SERIES_OF, metric.samples))
         if labels != self._labels:
             self._learn(labels)
             self._labels = labels
-        return self._lines([one.value for one in metric.samples])
+        return self._lines(list(map(_VALUE_OF, metric.samples)))
 
     def _lines(self, values: Sequence[float]) -> bytes:
         if values != self._values:
-            # Many cpus have the same one, and most values were on the last page, too.
-            last, runs = self._texts, values if isinstance(values, ValueRuns) else None
-            once = values if runs is None else runs.values
-            texts = {one: last[one] if one in last else _text_of(one) for one in set(once)}
-            found = map(texts.__getitem__, once)
-            self._pieces[1::2] = found if runs is None else runs.spread(found)
-            self._values, self._texts = values, texts
-        return b"".join(self._pieces)
+            self._written, self._values = tuple(self._texts(values)), values
+        return self._form % self._written
+
+    def _texts(self, values: Sequence[float]) -> Iterable[bytes]:
+        if isinstance(values, ValueRuns):
+            return values.spread(_texts_of(values.values))
+        if len(values) != len(self._values):
+            return _texts_of(values)
+        # Most values were on the last page, too.
+        changed = list(compress(range(len(values)), map(ne, values, self._values)))
+        written = list(self._written)
+        for index, text in zip(changed, _texts_of([values[one] for one in changed]), strict=True):
+            written[index] = text
+        return written
 
     def _learn(self, series: Iterable[tuple[str, Mapping[str, str]]]) -> None:
         """`series`: names with labels."""
         forms: dict[tuple[str, ...], str] = {}
-        pieces = [self._head]
+        whole = bytearray(_plain(self._head))
         for number, (name, labels) in enumerate(series):
             if not number % _LINES_AT_ONCE:
                 self._courtesy.rest()
@@ -157,13 +169,13 @@ class _Family:
                 key = (name, *labels)
                 form = forms.get(key)
                 if form is None:
-                    form = forms[key] = self._form(name, labels)
+                    form = forms[key] = self._line_form(name, labels)
                 line = form % labels
-            pieces[-1] += line.encode()
-            pieces += (b"", b"\n")
-        self._pieces, self._values = pieces, ()
+            whole += _plain(line.encode())
+            whole += b"%b\n"
+        self._form, self._values, self._written = bytes(whole), (), ()
 
-    def _form(self, name: str, labels: Iterable[str]) -> str:
+    def _line_form(self, name: str, labels: Iterable[str]) -> str:
         """A line as the library writes it, with room for the values of the labels."""
         names = {one: f"{_MARK}{number}{_MARK}" for number, one in enumerate(labels)}
         line = self._format(name, names).replace("%", "%%")
@@ -188,6 +200,17 @@ class _Only(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield self._metric
+
+
+def _plain(text: bytes) -> bytes:
+    """A text in a form, which stays as it is."""
+    return text.replace(b"%", b"%%")
+
+
+def _texts_of(values: Sequence[float]) -> Iterator[bytes]:
+    """Each value as the library writes it. Many are the same, which is written once."""
+    texts = {one: _text_of(one) for one in set(values)}
+    return map(texts.__getitem__, values)
 
 
 def _text_of(value: float) -> bytes:
