@@ -22,33 +22,24 @@ class DomainSeries:
 
     def __init__(self) -> None:
         self._tree: PoolTree | None = None
-        self._domains = _MachineDomains((), (), {}, (), (), ())
+        self._domains: _MachineDomains | None = None
 
     def families(self, snapshot: Snapshot) -> Iterator[Metric]:
         """Every family. O(domains + containers + zones of memory)."""
-        if snapshot.tree is not self._tree:
-            self._domains, self._tree = _MachineDomains.of(snapshot), snapshot.tree
         known, exclusive = self._domains, 0
+        if known is None or snapshot.tree is not self._tree:
+            known = self._domains = _MachineDomains.of(snapshot)
+            self._tree = snapshot.tree
         for grant in snapshot.grants.values():
             exclusive |= grant.exclusive.mask
-        yield _family(
-            "pinfold_domain_cpus",
-            "CPUs of a domain that containers may use.",
-            known.labels,
-            [one.bit_count() for one in known.cpus],
-        )
+        yield known.cpu_family
         yield _family(
             "pinfold_domain_cpus_exclusive",
             "CPUs of a domain that containers have for themselves.",
             known.labels,
             [(one & exclusive).bit_count() for one in known.cpus],
         )
-        yield _family(
-            "pinfold_domain_memory_bytes",
-            "Memory of a domain.",
-            known.node_labels,
-            known.memory_bytes,
-        )
+        yield known.memory_family
         left = [snapshot.memory.available(one) for one in known.nodes]
         pairs = zip(known.node_labels, left, strict=True)
         told = [one for one, size in pairs if size is not None]
@@ -77,11 +68,10 @@ def fragmentation(free: int, domains: Mapping[str, CpuSet], usable: int) -> floa
     >>> fragmentation(0b1101, pair, 0b1111)
     0.3333333333333333
     """
-    whole = 0
+    taken, whole = usable & ~free, 0
     for cpus in domains.values():
-        ours = cpus.mask & usable
-        if not ours & ~free:
-            whole |= ours
+        if not cpus.mask & taken:
+            whole |= cpus.mask & usable
     return (free & ~whole).bit_count() / free.bit_count() if free else 0.0
 
 
@@ -96,7 +86,8 @@ class _MachineDomains(Struct, frozen=True):
     node_labels: _Labels
     nodes: Sequence[NodeSet]
     """Each memory node alone, in the order of their labels."""
-    memory_bytes: Sequence[int]
+    cpu_family: Metric
+    memory_family: Metric
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "_MachineDomains":
@@ -113,13 +104,26 @@ class _MachineDomains(Struct, frozen=True):
             for one in snapshot.machine.numa_nodes
             if one.memory_bytes
         )
+        labels: _Labels = [{"level": level, "domain": label} for level, label, _ in found]
+        node_labels: _Labels = [{"level": "numa", "domain": label} for label, _, _ in nodes]
         return cls(
-            labels=[{"level": level, "domain": label} for level, label, _ in found],
+            labels=labels,
             cpus=[mask for _, _, mask in found],
             domains=dict(sorted(domains.items())),
-            node_labels=[{"level": "numa", "domain": label} for label, _, _ in nodes],
+            node_labels=node_labels,
             nodes=[one for _, one, _ in nodes],
-            memory_bytes=[size for _, _, size in nodes],
+            cpu_family=_family(
+                "pinfold_domain_cpus",
+                "CPUs of a domain that containers may use.",
+                labels,
+                [mask.bit_count() for _, _, mask in found],
+            ),
+            memory_family=_family(
+                "pinfold_domain_memory_bytes",
+                "Memory of a domain.",
+                node_labels,
+                [size for _, _, size in nodes],
+            ),
         )
 
 
