@@ -42,13 +42,17 @@ class Demand(NamedTuple):
     """By pool id."""
     unit: str = ""
 
-    def objection(self, pool_id: int) -> Dropped | None:
-        """The shortage of a pool; None where it has enough."""
-        left = self.available[pool_id]
-        if left >= self.wanted:
-            return None
-        unit = self.unit
-        return Dropped(self.criterion, f"{self.wanted}{unit}", f"{max(left, 0)}{unit}")
+    def objections(self, ids: Sequence[int]) -> dict[int, Dropped]:
+        """The shortages of pools that have too little, by their ids. O(pools)."""
+        wanted, unit = self.wanted, self.unit
+        pairs = zip(ids, self.available, strict=True)
+        short = {one: max(left, 0) for one, left in pairs if left < wanted}
+        # Most have as little as others.
+        said = {
+            left: Dropped(self.criterion, f"{wanted}{unit}", f"{left}{unit}")
+            for left in set(short.values())
+        }
+        return {one: said[left] for one, left in short.items()}
 
 
 class Lineup(Struct, frozen=True, kw_only=True):
@@ -98,10 +102,15 @@ class Lineup(Struct, frozen=True, kw_only=True):
 
     def objections(self) -> Mapping[int, Dropped]:
         """Objections to pools, by their ids; all others have a rank. O(pools)."""
-        ids = self.contest.ids
-        dropped = ids_of(all_pools(len(ids)) ^ self.feasible_pools(), ids)
-        found = [(one, self._objection(one)) for one in dropped]
-        return {pool_id: objection for pool_id, objection in found if objection is not None}
+        found: dict[int, Dropped] = {}
+        for demand in self.demands:
+            found = {**demand.objections(self.contest.ids), **found}
+        zones = () if self.zones is self.contest.zones else enumerate(self.zones)
+        lacking = {one: zone for one, zone in zones if isinstance(zone, Dropped)}
+        for closed in (self.rules, lacking, self.strict):
+            # Those of rules are worded one by one.
+            found.update({one: closed[one] for one in closed if one not in found})
+        return {pool_id: found[pool_id] for pool_id in sorted(found)}
 
     def packed(self) -> "Lineup":
         """The lineup in a fraction of the memory, for as long as its container lives.
@@ -143,16 +152,6 @@ class Lineup(Struct, frozen=True, kw_only=True):
             zones=own_zones,
             rivals=(),
         )
-
-    def _objection(self, pool_id: int) -> Dropped | None:
-        for demand in self.demands:
-            objection = demand.objection(pool_id)
-            if objection is not None:
-                return objection
-        if pool_id in self.rules:
-            return self.rules[pool_id]
-        zone = self.zones[pool_id]
-        return zone if isinstance(zone, Dropped) else self.strict.get(pool_id)
 
 
 def _shared(zones: Sequence[_Zone]) -> Sequence[_Zone]:

@@ -10,6 +10,7 @@ from operator import neg
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..memory.memory_choice import ZoneSummary
 from ..model.cpu_preference import CpuPriority
@@ -360,7 +361,13 @@ CRITERIA: Final[tuple[Callable[[Contest, PoolIds], Column], ...]] = (
 """One function per field of `Rank`, in its order."""
 
 
+def with_shared(contest: Contest) -> Contest:
+    """The contest with what is left of every pool after the request, for several criteria."""
+    return replace(contest, shared=tuple(_shared_at(contest, contest.ids)))
+
+
 def ranks(contest: Contest) -> list[Rank]:
     """The rank of every pool. O(pools x criteria)."""
+    contest = with_shared(contest)
     columns = [criterion(contest, contest.ids) for criterion in CRITERIA]
     return list(map(Rank._make, zip(*columns, strict=True)))

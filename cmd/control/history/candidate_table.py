@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from ....policy.placing.choice import speaking
 from ....policy.placing.lineup import Lineup
-from ....policy.placing.rank import CRITERIA, Rank
+from ....policy.placing.rank import CRITERIA, Rank, with_shared
 from ..documents import CandidateDocument, DroppedDocument
 
 _ID: Final = Rank._fields[-1]
@@ -69,15 +69,18 @@ class CandidateTable(Struct, frozen=True, kw_only=True):
 
 def candidate_table(lineup: Lineup) -> CandidateTable:
     """The table of a lineup. O(pools x criteria)."""
+    objections = lineup.objections()
+    # Many pools are dropped for the same reason.
+    documents = {
+        found: DroppedDocument(
+            criterion=found.criterion, wanted=found.wanted, available=found.available
+        )
+        for found in set(objections.values())
+    }
     return CandidateTable(
         pools=lineup.names,
         ranks=dict(_columns(lineup)),
-        dropped={
-            one: DroppedDocument(
-                criterion=found.criterion, wanted=found.wanted, available=found.available
-            )
-            for one, found in lineup.objections().items()
-        },
+        dropped={one: documents[found] for one, found in objections.items()},
     )
 
 
@@ -87,12 +90,16 @@ def parse_candidates(text: bytes) -> tuple[CandidateDocument, ...]:
 
 
 def _columns(lineup: Lineup) -> Iterator[tuple[str, int | Sequence[int]]]:
-    contest = lineup.contest
+    contest = with_shared(lineup.contest)
     telling = {name for name, _ in speaking(contest)}
     for name, criterion in zip(Rank._fields[:-1], CRITERIA[:-1], strict=True):
         if name not in telling:
             yield name, criterion(contest, contest.ids[:1])[0]
             continue
         column = criterion(contest, contest.ids)
-        is_same = column is contest.zeros or column.count(column[0]) == len(column)
-        yield name, column[0] if is_same else list(column)
+        first = column[0]
+        # As a rule the last pool, which is the whole machine, differs from the first one.
+        is_same = column is contest.zeros or (
+            first == column[-1] and column.count(first) == len(column)
+        )
+        yield name, first if is_same else list(column)
