@@ -15,17 +15,23 @@ class HeldMemory:
     """Memory held by all containers at one moment, by container and by zone."""
 
     nodes: MemoryNodes = field(compare=False, repr=False)
-    holdings: tuple[tuple[Holding, int], ...]
-    """Each with the mask of its zone."""
+    holders: tuple[Holding, ...]
+    zones: tuple[int, ...]
+    """Masks of their zones, in the same order."""
     sequence: int
     sums: Mapping[int, ZoneSum] = field(compare=False, repr=False)
     """Of each zone of which something is held, by its mask. They follow from the holdings."""
     wide: tuple[ZoneSum, ...] = field(compare=False, repr=False)
     """Sums of zones of several nodes: no other zone can lie around one."""
 
+    @property
+    def holdings(self) -> tuple[tuple[Holding, int], ...]:
+        """Each holder with the mask of its zone. O(containers)."""
+        return tuple(zip(self.holders, self.zones, strict=True))
+
     def requests(self) -> Mapping[ContainerId, MemoryRequest]:
         """Requests of every container with memory. O(containers)."""
-        return {holding.id: holding.request for holding, _ in self.holdings}
+        return {holding.id: holding.request for holding in self.holders}
 
     def open_to(self, request: MemoryRequest) -> NodeSet:
         """The nodes whose memory a request may have."""

@@ -172,12 +172,12 @@ class Holdings:
 
     def state(self) -> HeldMemory:
         """The memory held by all containers. Cost O(containers)."""
-        # Container by container in C: each look at the policy waits for it.
-        masks = map(_MASK_OF, self._zone_of.values())
         sums = self.zones.sums()
         return HeldMemory(
             nodes=self.nodes,
-            holdings=tuple(zip(self._by_id.values(), masks, strict=True)),
+            # Container by container in C: each look at the policy waits for it.
+            holders=tuple(self._by_id.values()),
+            zones=tuple(map(_MASK_OF, self._zone_of.values())),
             sequence=self._sequence,
             sums=sums,
             wide=tuple([one for mask, one in sums.items() if mask & (mask - 1)]),
