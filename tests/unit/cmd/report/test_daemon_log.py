@@ -24,7 +24,7 @@ from pinfold.nri.dispatch.report import (
     Updated,
 )
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.engine.decision import Decision
+from pinfold.policy.engine.decision import Decision, with_unmet
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.grant import Grant, PoolId, Refusal
@@ -272,6 +272,15 @@ def test_what_strangers_wrote_stays_inside_one_line(
 
 def test_a_quoted_value_reads_back_as_it_was() -> None:
     assert json.loads(fields(name=HOSTILE).removeprefix("name=")) == HOSTILE
+
+
+def test_a_broken_rule_of_another_container_is_told_with_whom_it_was_seen_at(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    text = "anti-affinity at numa to app=db of shop/db-0/db: in one NUMA node with shop/db-0/db"
+    decision = with_unmet(DECISION, (text,))
+    logged(caplog, Decided(event="create", container=CONTAINER, decision=decision))
+    assert caplog.messages[0] == f"unmet: {text}; at {CONTAINER.path}"
 
 
 @pytest.mark.parametrize("text", ["x" * 5000, "x y" * 5000, "\n" * 5000])
