@@ -1,13 +1,17 @@
 """`pinfold config plan`: what would move if a file became the configuration."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from ...policy.engine.decision import rule_names
+from ...policy.engine.engine import Engine
 from ...policy.engine.reconfiguration import Fate, Move, find_moves
+from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ...policy.tuning.interrupts import Interrupt
 from ...topology.model.machine import Machine
@@ -71,10 +75,37 @@ def plan_config(
     present = saved_engine(state, machine, interrupts)
     with loaded.placing():
         planned, _ = present.reconfigured(loaded.config)
+    moves = find_moves(present.snapshot(), planned.snapshot())
+    broken = _broken_rules(present, planned)
     return ConfigPlan(
-        moves=find_moves(present.snapshot(), planned.snapshot()),
+        moves=tuple(_with_broken(one, broken.get(one.container.id, ())) for one in moves),
         warnings=(*loaded.warnings, *map(loaded.placed, planned.warnings), *cut_pods(state)),
     )
+
+
+def _broken_rules(present: Engine, planned: Engine) -> Mapping[ContainerId, Sequence[str]]:
+    """Rules required during execution that stop holding by a plan, by their owners.
+
+    Afterwards the planned engine tells of them.
+    """
+    found: dict[ContainerId, Sequence[str]] = {}
+    # Of a few owners at each look.
+    while not (looked := planned.look_at_rules()).keys() <= found.keys():
+        found.update(looked)
+    for container_id, texts in found.items():
+        before = rule_names(present.decisions[container_id].unmet)
+        pairs = zip(texts, rule_names(texts), strict=True)
+        found[container_id] = [text for text, name in pairs if name not in before]
+    return found
+
+
+def _with_broken(move: Move, texts: Sequence[str]) -> Move:
+    """The move of a container with the rules that stop holding there, and what follows."""
+    if not texts:
+        return move
+    rules = f"does not hold any more: {'; '.join(texts)}; moved later, where there is room"
+    reason = f"{move.reason}; {rules}" if move.reason else rules
+    return structs.replace(move, fate=Fate.DEGRADED, reason=reason)
 
 
 def _interrupts(root: Path) -> tuple[Interrupt, ...]:

@@ -14,6 +14,7 @@ from pinfold.cmd.pinfold import main
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.cmd.state.state_file import StateFile, load_state
 from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.topology.made.generator import machine_snapshot
@@ -22,6 +23,7 @@ from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sysfs.discovery import read_machine
 
 LOG = logging.getLogger("test_configplan")
+FAST = {"key": "tier", "operator": "In", "values": ["fast"]}
 SPEC = "socket:2 core:4 thread:1 mem:4G"
 
 
@@ -106,6 +108,31 @@ def test_who_could_not_have_what_it_asks_for(folder: Path) -> None:
     assert "default/web-pod/web: degraded, from cpus 4-5, memory 1 to" in run.output
     found = document(folder, config)
     assert found["counts"] == {"stays": 1, "moves": 0, "degraded": 1}
+
+
+def test_whose_rule_stops_holding_while_it_runs(tmp_path: Path) -> None:
+    def labels(node: int) -> Config:
+        pool = {"pool": f"socket #{node}", "labels": {"tier": "fast"}}
+        return config_from_values({"poolLabels": [pool], "reservedResources": {"cpu": "cpuset:0"}})
+
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [FAST]}]}
+    web = container("web", 2000)
+    rule = {"poolAffinity": {"requiredDuringSchedulingRequiredDuringExecution": terms}}
+    pod = structs.replace(web.pod, annotations={"affinity.pinfold.dev/pod": json.dumps(rule)})
+    engine = Engine(machine_from_spec(SPEC), labels(1))
+    engine.create(structs.replace(web, pod=pod))
+    engine.start(web.id)
+    StateFile(tmp_path, LOG).write(SavedStates().of(engine.snapshot()))
+    text = (
+        'reservedResources: {cpu: "cpuset:0"}\npoolLabels: [{pool: "*#%s", labels: {tier: fast}}]\n'
+    )
+    assert plan(tmp_path, text % 1).exit_code == 0
+    run = plan(tmp_path, text % 0)
+    assert (
+        "default/web-pod/web: degraded, stays on cpus 4-5, memory 1 — does not hold" in run.output
+    )
+    assert "stays: 0, moves: 0, degraded: 1" in run.output
+    assert run.exit_code == 1
 
 
 def test_the_document_is_sorted_and_whole(folder: Path) -> None:
