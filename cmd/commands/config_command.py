@@ -9,6 +9,7 @@ import msgspec
 
 from ...policy.configuration.config_text import format_config, read_config
 from ...policy.configuration.schema import config_schema
+from ...policy.rules.central_rules import CentralRules
 from ...policy.text.errors import ConfigError
 from ..daemon.config_file import ConfigFileError, LoadedConfig, load_config, read_file
 from ..report.path_type import PathType
@@ -31,15 +32,19 @@ def check(files: tuple[Path, ...]) -> None:
     worst = 0
     for file in files or (None,):
         try:
-            if file is None:
-                warnings = load_config(environment=os.environ).warnings
-            else:
-                warnings = read_config(read_file(file), str(file)).warnings
+            loaded = (
+                load_config(environment=os.environ)
+                if file is None
+                else read_config(read_file(file), str(file))
+            )
+            with loaded.placing():
+                # With annotations in rules that cannot be read a daemon does not start either.
+                CentralRules(loaded.config)
         except ConfigError as error:
             click.echo(str(error), err=True)
             worst = max(worst, 2 if isinstance(error, ConfigFileError) else 1)
             continue
-        for warning in warnings:
+        for warning in loaded.warnings:
             click.echo(f"warning: {warning}", err=True)
         click.echo(f"{file or 'configuration in effect'}: good")
     if worst:

@@ -137,6 +137,21 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
             "warning: {file}:1:17: control.rdt.force",
             id="a field without effect",
         ),
+        pytest.param(
+            "rules: [{name: a, match: {}, annotations: {smt.pinfold.dev: spred}}]",
+            1,
+            "",
+            "{file}:1:44: rules[0].annotations: smt.pinfold.dev: unknown use of threads 'spred'",
+            id="an annotation in a rule that cannot be read",
+        ),
+        pytest.param(
+            "rules: [{name: a, match: {expression: {key: k, operator: Equls, values: [x]}},"
+            " annotations: {smt.pinfold.dev: spread}}]",
+            1,
+            "",
+            "{file}:1:27: rules[0].match.expression: unknown operator 'Equls'",
+            id="an expression in a rule that cannot be read",
+        ),
     ],
 )
 def test_check_tells_in_words_and_status(
