@@ -1,10 +1,14 @@
 """Kubernetes objects that describe pods: the kinds there are, and where their pod template is."""
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
 
+from ...topology.sets.base_errors import quoted
+from ..configuration.config_text import KIND as CONFIGURATION
+from ..text.suggestion import nearest
 from ..text.yaml_fields import Field, FieldError
 from ..text.yaml_nodes import TextList, TextMap, TextNode, TextScalar
 
@@ -40,6 +44,10 @@ TEMPLATES: Final[Mapping[str, PodTemplate]] = {
 
 _OWN_GROUPS: Final = ("", "apps", "batch", "extensions")
 """The API groups that these kinds are, or were, in; operators have a Job of their own, too."""
+
+_LIST: Final = "List"
+_NEAR_KIND: Final = 0.85
+"""How alike two kinds are of which one is meant for the other: nearer than OpenShift's Template."""
 
 _OF_OTHERS: Final = PodTemplate(path=(), makes_pods=False)
 """A pod template of some operator's own kind: how many pods come of it the operator alone knows."""
@@ -90,7 +98,8 @@ def find_workloads(document: Field) -> Iterator[Workload | FieldError]:
     """Workloads of a document in written order, see `find_objects`.
 
     An object of another kind is one for each pod template in it, and mostly for none; an object
-    that is malformed stands here as its error. Raises `FieldError` for more than `MAX_OBJECTS`.
+    that is malformed, or of a kind that is a misspelt one of these, stands here as its error.
+    Raises `FieldError` for more than `MAX_OBJECTS`.
     """
     for one in find_objects(document):
         if isinstance(one, FieldError):
@@ -122,11 +131,11 @@ def find_objects(document: Field) -> Iterator[ManifestObject | FieldError]:
         kind = _kind_of(one.node, listed_as)
         group = _group_of(one.node, group_listed)
         try:
-            items = _items(one, kind)
+            items = _items(one, kind, group)
         except FieldError as error:
             yield error
             continue
-        waiting.extend((item, kind.removesuffix("List"), group) for item in reversed(items))
+        waiting.extend((item, kind.removesuffix(_LIST), group) for item in reversed(items))
         if not items:
             yield ManifestObject(kind, one, group)
 
@@ -180,9 +189,24 @@ def follow(node: TextNode | None, path: tuple[str, ...]) -> TextNode | None:
     return node
 
 
-def _items(one: Field, kind: str) -> tuple[Field, ...]:
+def _items(one: Field, kind: str, group: str) -> tuple[Field, ...]:
     if one["kind"].is_missing and not kind:
         raise one.error(NO_KIND, "a Kubernetes manifest begins with apiVersion and kind")
     # Raises where it is no text.
     one["kind"].text(kind)
-    return one["items"].elements() if kind.endswith("List") else ()
+    meant = _meant_kind(kind, group)
+    if meant and not one["kind"].is_missing:
+        what = f"{quoted(kind)} is no kind that an API server knows"
+        raise one["kind"].error(what, f"did you mean {meant!r}?")
+    return one["items"].elements() if kind.endswith(_LIST) else ()
+
+
+@lru_cache(maxsize=256)
+def _meant_kind(kind: str, group: str) -> str | None:
+    """The kind, or the list of a kind, of which another one is a misspelling; mostly none."""
+    stem = kind.removesuffix(_LIST)
+    if stem in TEMPLATES or stem in ("", CONFIGURATION):
+        return None
+    meant = () if group else (*TEMPLATES, *((_LIST, f"Pod{_LIST}") if stem == kind else ()))
+    near = nearest(stem, (*meant, CONFIGURATION), _NEAR_KIND)
+    return near and near + kind[len(stem) :]

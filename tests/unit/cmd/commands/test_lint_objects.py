@@ -30,6 +30,11 @@ kind: PodList
 items:
 - {metadata: {name: one}, spec: {containers: [{name: c}]}}
 """
+OTHER_KINDS = (
+    *("Service", "ConfigMap", "Secret", "Node", "Namespace", "Event", "PersistentVolume"),
+    *("ServiceList", "NodeList", "ControllerRevision", "Ingress", "Status", "Template"),
+    *("Binding", "PodStatusResult", "ResourceQuota", "TemplateList", "Endpoints"),
+)
 NO_KIND = (
     "manifest: no 'kind' — a Kubernetes manifest begins with apiVersion and kind; a configuration"
     " is one document without '---'"
@@ -99,6 +104,39 @@ def lint(text: str, *arguments: str) -> Result:
             id="a configuration in two documents",
         ),
         pytest.param(
+            POD.replace("kind: Pod", "kind: pod"),
+            "2:7: kind: 'pod' is no kind that an API server knows — did you mean 'Pod'?",
+            id="a pod in small letters",
+        ),
+        pytest.param(
+            POD + "---\n" + POD.replace("kind: Pod", "kind: Pods"),
+            "7:7: kind: 'Pods' is no kind that an API server knows — did you mean 'Pod'?",
+            id="pods in the plural beside one that is right",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("Deployment", "deployment"),
+            "2:7: kind: 'deployment' is no kind that an API server knows — did you mean"
+            " 'Deployment'?",
+            id="a deployment in small letters, which no operator has",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("Deployment", "statefulset"),
+            "2:7: kind: 'statefulset' is no kind that an API server knows — did you mean"
+            " 'StatefulSet'?",
+            id="a stateful set as kubectl takes it on the command line",
+        ),
+        pytest.param(
+            POD_LIST.replace("PodList", "podList"),
+            "2:7: kind: 'podList' is no kind that an API server knows — did you mean 'PodList'?",
+            id="a list of pods in small letters",
+        ),
+        pytest.param(
+            "apiVersion: config.nri/v1alpha1\nkind: topologyAwarePolicy\nspec: {pinCPU: true}\n",
+            "2:7: kind: 'topologyAwarePolicy' is no kind that an API server knows — did you mean"
+            " 'TopologyAwarePolicy'?",
+            id="a configuration in small letters",
+        ),
+        pytest.param(
             "kind: TopologyAwarePolicy\nspec: {pinCPU: true}\n",
             "1:1: apiVersion is missing — expected 'config.nri/v1alpha1', or the fields of its"
             " spec alone",
@@ -165,11 +203,27 @@ def test_what_a_fragment_has_no_need_of_is_advice(text: str, complaint: str) -> 
             POD + "---\napiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n",
             id="an object that is none of ours, whatever it has",
         ),
+        pytest.param(
+            POD + "".join(f"---\napiVersion: v1\nkind: {one}\n" for one in OTHER_KINDS),
+            id="objects of other kinds of Kubernetes, and of what is like it",
+        ),
+        pytest.param(
+            POD + "---\n" + JOB_SET.replace("JobSet", "Jobs").replace("-2", "2"),
+            id="an operator's kind that is near to one of Kubernetes",
+        ),
     ],
 )
 def test_what_an_api_server_takes_is_passed_over(text: str) -> None:
     found = lint(text)
     assert (found.exit_code, found.output) == (0, "")
+
+
+def test_pods_of_a_misspelt_kind_are_not_left_out_of_a_simulation_in_silence() -> None:
+    text = POD + "---\n" + DEPLOYMENT.replace("Deployment", "deployment")
+    placed = CliRunner().invoke(main, ["simulate", "-", "--machine", "core:4 mem:1G"], input=text)
+    assert placed.exit_code == 2, placed.output
+    assert "standard input:7:7: kind: 'deployment' is no kind" in placed.stderr
+    assert "did you mean 'Deployment'?" in placed.stderr
 
 
 def test_a_missing_name_is_told_once_for_each_object() -> None:
