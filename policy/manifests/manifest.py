@@ -14,6 +14,7 @@ from ..text.yaml_fields import Field, FieldError, read_fields
 from ..text.yaml_nodes import TextScalar
 from .pod_size import defaulted_whole, pod_size
 from .pod_spec import ContainerSpec, PodSpec, as_shown, qos_class, sized
+from .resource_names import check_resource_names
 from .workloads import Around, Workload, find_workloads
 
 MAX_PODS: Final = 10_000
@@ -81,6 +82,7 @@ def pod_of(template: Field, name: str, namespace: str) -> PodSpec:
             raise spec.error(f"two containers have the name {one!r}", "rename one")
     everybody = (*init_containers, *containers)
     qos, size = qos_class(everybody), pod_size(sized(init_containers, containers))
+    check_resource_names(spec)
     # Resources of the pod as a whole (Kubernetes 1.34) decide the class alone where there are any.
     if spec["resources"].entries():
         all_sized = sized(init_containers, containers)
@@ -262,6 +264,7 @@ def _count(spec: Field, counter: str) -> int:
 
 
 def _container(one: Field, *, is_init: bool) -> ContainerSpec:
+    check_resource_names(one)
     return ContainerSpec(
         name=one["name"].text(),
         resources=_resources(one["resources"]),

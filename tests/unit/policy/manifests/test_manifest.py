@@ -509,6 +509,91 @@ def test_errors_say_where(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("written", "name", "message"),
+    [
+        pytest.param(
+            "resources: {limit: {cpu: 1}}",
+            "limit:",
+            ".resources: unknown field 'limit' — did you mean 'limits'?",
+            id="a limit in the singular",
+        ),
+        pytest.param(
+            "resources: {limits: {cpu: 1}, request: {cpu: 1}}",
+            "request:",
+            ".resources: unknown field 'request' — did you mean 'requests'?",
+            id="a request in the singular beside limits",
+        ),
+        pytest.param(
+            "resource: {limits: {cpu: 1}}",
+            "resource:",
+            ": unknown field 'resource' — did you mean 'resources'?",
+            id="a resource in the singular",
+        ),
+        pytest.param(
+            "resources: {limits: {cpus: 1}}",
+            "cpus:",
+            ".resources.limits: unknown resource 'cpus' — did you mean 'cpu'?",
+            id="cpus in the plural",
+        ),
+        pytest.param(
+            "resources: {requests: {mem: 1Gi}}",
+            "mem:",
+            ".resources.requests: unknown resource 'mem' — did you mean 'memory'?",
+            id="memory cut short",
+        ),
+        pytest.param(
+            "resources: {limits: {hugepage-2Mi: 4Mi}}",
+            "hugepage-2Mi:",
+            ".resources.limits: unknown resource 'hugepage-2Mi' — did you mean 'hugepages-2Mi'?",
+            id="huge pages in the singular",
+        ),
+        pytest.param(
+            "resources: {limits: {gpu: 1}}",
+            "gpu:",
+            ".resources.limits: unknown resource 'gpu' — one of cpu, memory, ephemeral-storage,"
+            " hugepages-SIZE, or a device with its domain, as in vendor.com/gpu",
+            id="a device without its domain, which is not meant for cpus",
+        ),
+    ],
+)
+def test_a_misspelt_name_in_resources_is_refused_at_its_place(
+    written: str, name: str, message: str
+) -> None:
+    text = f"{{kind: Pod, metadata: {{name: a}}, spec: {{containers: [{{name: x, {written}}}]}}}}"
+    with pytest.raises(FieldError) as caught:
+        parse_manifests(text, "pods.yaml")
+    place = f"pods.yaml:1:{text.index(name) + 1}: spec.containers[0]"
+    assert str(caught.value) == place + message
+
+
+def test_a_misspelt_resource_of_the_pod_as_a_whole_is_refused_too() -> None:
+    with pytest.raises(FieldError, match=r"spec\.resources\.limits: unknown resource 'cpus'"):
+        sized_pod("{limits: {cpus: 1}}", "containers: [{name: x}]")
+
+
+def test_resources_of_all_names_that_the_api_server_takes_are_taken() -> None:
+    one = pod(
+        "{limits: {cpu: 1, memory: 1Gi, ephemeral-storage: 1Gi, hugepages-2Mi: 4Mi,"
+        " vendor.com/gpu: 1}, requests: {ephemeral-storage: 1Gi}, claims: [{name: c}]}"
+    )
+    assert one.containers[0].devices == {"vendor.com/gpu": 1}
+
+
+def test_a_field_that_is_like_none_of_the_resources_is_left_to_kubernetes() -> None:
+    (one,) = parse(
+        """
+        kind: Pod
+        metadata: {name: a}
+        spec:
+          resourceClaims: [{name: gpu}]
+          containers:
+          - {name: x, resizePolicy: [], restartPolicy: Always, resources: {later: {cpu: 1}}}
+        """
+    )
+    assert one.qos is QosClass.BEST_EFFORT
+
+
 def test_a_page_of_no_size_is_refused_where_it_is_read() -> None:
     with pytest.raises(FieldError, match="'0' is no size of a page"):
         pod("{limits: {hugepages-0: 2Mi}}")
