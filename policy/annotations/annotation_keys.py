@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from ..text.suggestion import nearest
+
 OWN_DOMAIN = "pinfold.dev"
 NRI_DOMAIN = "resource-policy.nri.io"
 CRI_DOMAIN = "cri-resource-manager.intel.com"
@@ -11,9 +13,15 @@ DOMAINS = (OWN_DOMAIN, NRI_DOMAIN, CRI_DOMAIN)
 RESOURCES_KEY = "noderesource.dev/resources"
 """Requests and limits in JSON, written by a webhook; not of our domains."""
 
+RACK_LABEL = "pinfold.dev/rack"
+RESOURCE_SET_LABEL = "pinfold.dev/resource-set"
+OWN_LABELS = (RACK_LABEL, RESOURCE_SET_LABEL)
+"""Labels of pods that count: none of them is an annotation."""
+
 RULE_KEYS = ("affinity", "pool-selector", "pool-name", "on-unsatisfiable")
 """Keys of our own of the required and preferred rules between containers, and about pools."""
 
+_NEAR_LABEL = 0.8
 _PEER = (NRI_DOMAIN, CRI_DOMAIN)
 _OWN = (OWN_DOMAIN,)
 _BOOL = "true or false"
@@ -151,6 +159,16 @@ KEYS: tuple[KnownKey, ...] = (
     _scoped("group", "a name", "one set of cpus with others of the namespace and name", _OWN),
     _scoped("move", "never or allowed", "whether a rebalance may move it while it runs", _OWN),
 )
+
+
+def near_label(name: str) -> str | None:
+    """The label of ours that a name under our domain is, or is alike; None for all others.
+
+    >>> near_label("racks"), near_label("smt")
+    ('pinfold.dev/rack', None)
+    """
+    near = nearest(name, [label.partition("/")[2] for label in OWN_LABELS], _NEAR_LABEL)
+    return near and f"{OWN_DOMAIN}/{near}"
 
 
 def domain_of(key: str) -> str | None:

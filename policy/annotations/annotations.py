@@ -30,6 +30,7 @@ from .annotation_keys import (
     RESOURCES_KEY,
     KnownKey,
     domain_of,
+    near_label,
 )
 
 
@@ -278,6 +279,8 @@ def _fix_name(domain: str, name: str, tail: str) -> str:
             return f"did you mean '{_written(known, home, tail)}'?"
     if of_kubernetes := _OF_KUBERNETES.get(name.replace("-", "").lower()):
         return of_kubernetes.format(tail or "pod")
+    if label := near_label(name):
+        return f"it is a label: write '{label}' under metadata.labels"
     near = nearest(name, [known.name for known in KEYS])
     if near:
         # Of two keys of one name that of this domain is meant, and of this form.

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import structs
 
 from ...topology.model.machine import Machine
-from ..annotations.annotation_keys import OWN_DOMAIN, RULE_KEYS
+from ..annotations.annotation_keys import OWN_DOMAIN, RACK_LABEL, RULE_KEYS
 from ..annotations.annotation_values import ALL_HINTS, HintSource
 from ..annotations.annotations import effective
 from ..annotations.preferences import Preferences, parse_preferences
@@ -44,7 +44,6 @@ from ..pools.domains import Domains
 from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import PoolTree
 from ..rules.central_rules import CentralRules, naming_rules
-from ..rules.podaffinity.configured_rules import RACK_LABEL
 from ..rules.podaffinity.own_rules import selected_namespace_labels
 from ..rules.podaffinity.pool_review import reviewed_absences, reviewed_labels, reviewed_pools
 from ..rules.podaffinity.rule_review import reviewed_rules

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from msgspec import structs
 
+from pinfold.policy.annotations.annotation_keys import RACK_LABEL, RESOURCE_SET_LABEL
 from pinfold.policy.configuration.affinity_fields import (
     AddedAffinity,
     LabelSelectorFields,
@@ -39,7 +40,6 @@ from pinfold.policy.model.grant import Grant, PoolId
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.model.request import CpuType
-from pinfold.policy.rules.podaffinity.configured_rules import RACK_LABEL, RESOURCE_SET_LABEL
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.property.kinds_walk import FAILS_KEY, KindsWalk, insists, said_of

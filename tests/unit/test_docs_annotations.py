@@ -10,6 +10,8 @@ from pinfold.cmd.pinfold import main
 from pinfold.policy.annotations.annotation_keys import (
     CRI_DOMAIN,
     KEYS,
+    RACK_LABEL,
+    RESOURCE_SET_LABEL,
     RESOURCES_KEY,
     KnownKey,
 )
@@ -41,7 +43,6 @@ from pinfold.policy.rules.podaffinity.affinity_text import (
     MAX_FAULTS,
     PREFERRED_FIELD,
 )
-from pinfold.policy.rules.podaffinity.configured_rules import RACK_LABEL, RESOURCE_SET_LABEL
 from pinfold.policy.rules.podaffinity.execution import REQUIRED_FIELDS
 from pinfold.policy.rules.podaffinity.rule_set import PlacementRules
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules

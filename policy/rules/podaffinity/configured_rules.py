@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ....topology.sets.base_errors import quoted
+from ...annotations.annotation_keys import RACK_LABEL, RESOURCE_SET_LABEL
 from ...configuration.affinity_fields import LabelSelectorFields, Profile, Rack
 from ...configuration.annotation_rule_fields import LoadClass, LoadLevel
 from ...configuration.config import Config
@@ -29,8 +30,6 @@ from .namespace_scope import NamespaceLabels
 from .term import POD_UID
 from .written_rules import NO_WRITTEN_RULES, WrittenRules
 
-RACK_LABEL: Final = "pinfold.dev/rack"
-RESOURCE_SET_LABEL: Final = "pinfold.dev/resource-set"
 LOAD_LABEL: Final = "load.pinfold.dev"
 """The label that stands for the class of load of a container; its annotation gives it."""
 _LOAD_LEVELS: Final = {LoadLevel.CORE: "core", LoadLevel.L2: "cluster", LoadLevel.L3: "l3"}

@@ -12,13 +12,13 @@ from msgspec import structs
 
 from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
-from ...annotations.annotation_keys import RULE_KEYS
+from ...annotations.annotation_keys import RACK_LABEL, RULE_KEYS
 from ...annotations.annotations import read_annotations
 from ...configuration.affinity_fields import RULE_WEIGHT_MAX
 from ...configuration.config import Config
 from ...model.container import Container, Pod
 from ...text.errors import PROBLEMS_MAX, Problem
-from .configured_rules import RACK_LABEL, ConfiguredRules, latest_rules
+from .configured_rules import ConfiguredRules, latest_rules
 from .namespace_scope import OWN_NAMESPACE
 from .own_rules import own_rules
 from .rule_set import NO_PLACEMENT_RULES, PlacementRules, PreferredTerm, RequiredTerm

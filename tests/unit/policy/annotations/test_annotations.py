@@ -125,6 +125,17 @@ def test_every_key_of_the_table_is_known_in_all_its_forms(key: object) -> None:
         ("smt.resource-policy.nri.io/container.a", "unknown", "'smt.pinfold.dev/container.a'"),
         ("pinfold.dev/smt", "unknown", "'smt.pinfold.dev/pod'"),
         ("nodeSelector.pinfold.dev/pod", "unknown", "'pool-selector.pinfold.dev/pod'"),
+        (
+            "pinfold.dev/rack",
+            "unknown annotation 'rack'",
+            "it is a label: write 'pinfold.dev/rack'",
+        ),
+        ("rack.pinfold.dev/pod", "unknown annotation 'rack'", "it is a label: write"),
+        (
+            "pinfold.dev/resource_set",
+            "unknown annotation",
+            "write 'pinfold.dev/resource-set' under",
+        ),
         ("pinfold.dev/nodeName", "unknown annotation", "'pool-name.pinfold.dev/pod'"),
         ("node-affinity.pinfold.dev/container.a", "unknown", "write poolAffinity in 'affinity.pin"),
         ("podAntiAffinity.pinfold.dev/pod", "unknown", "write podAntiAffinity in 'affinity."),
