@@ -21,6 +21,7 @@ from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
 from ..text.yaml_scalars import STRING, kind_of
 from ..text.yaml_text import Limits, parse_documents
 from .container_mentions import mentions
+from .misplaced_fields import misplaced_fields
 from .pod_places import PodPlaces, distinct
 from .workloads import Workload, find_workloads, follow
 
@@ -179,9 +180,8 @@ def _workloads(document: TextNode) -> Iterator[Workload]:
 
 def _lint_workload(workload: Workload, lines: list[str], check: Check | None) -> Iterator[Finding]:
     template = workload.pod
-    # Of other kinds only their operators know whether annotations reach the pods.
-    if workload.template.path:
-        yield from _lint_owner(workload, lines)
+    for stray in misplaced_fields(workload):
+        yield finding_at(stray.problem, stray.at.line, stray.at.column, lines)
     texts: dict[str, str] = {}
     without_quotes: set[int] = set()
     annotations = follow(template, ("metadata", "annotations"))
@@ -225,17 +225,6 @@ def _old_domain(key: str) -> Problem:
     what = f"the domain {CRI_DOMAIN} is that of a program that is not maintained any more"
     fix = f"write {key.replace(CRI_DOMAIN, NRI_DOMAIN)!r}, which means the same"
     return Problem(where=key, what=what, fix=fix, is_advice=True)
-
-
-def _lint_owner(workload: Workload, lines: list[str]) -> Iterator[Finding]:
-    """Annotations of ours that stand where no pod gets them."""
-    annotations = follow(workload.node, ("metadata", "annotations"))
-    path = ".".join((*workload.template.path, "metadata", "annotations"))
-    for key, _ in annotations.entries if isinstance(annotations, TextMap) else ():
-        if domain_of(key.value) is not None:
-            what = f"the annotations of a {workload.kind} itself do not reach its pods"
-            problem = Problem(where=key.value, what=what, fix=f"move it to {path}")
-            yield finding_at(problem, key.line, key.column, lines)
 
 
 def _problems(pod: Pod, names: tuple[str, ...]) -> Iterator[Problem]:

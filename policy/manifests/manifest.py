@@ -12,6 +12,7 @@ from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_page_bytes
 from ..text.yaml_fields import Field, FieldError, read_fields
 from ..text.yaml_nodes import TextScalar
+from .misplaced_fields import misplaced_fields
 from .pod_size import defaulted_whole, pod_size
 from .pod_spec import ContainerSpec, PodSpec, as_shown, qos_class, sized
 from .resource_names import check_resource_names
@@ -26,7 +27,10 @@ class ManifestPods(Struct, frozen=True, kw_only=True):
 
     pods: tuple[PodSpec, ...]
     remarks: tuple[str, ...] = ()
-    """What was left out, and what only an operator knows: `where: what — how to fix`."""
+    """What was left out, what counts for nothing, and what only an operator knows.
+
+    Each is `where: what — how to fix`.
+    """
 
 
 def parse_manifests(text: str, source: str) -> tuple[PodSpec, ...]:
@@ -54,6 +58,8 @@ def pods_of(documents: Iterable[Field]) -> ManifestPods:
         for _, group in groupby(map(_read, find_workloads(document)), _object_of):
             workloads = tuple(group)
             manifest = workloads[0].manifest
+            for one in workloads:
+                remarks.extend(each.text(manifest.source) for each in misplaced_fields(one))
             made = islice(_pods_of_all(workloads, generated, remarks), MAX_PODS + 1)
             for pod in _told_apart(tuple(made), workloads[0], kinds):
                 if (pod.namespace, pod.name) in pods:
