@@ -9,9 +9,11 @@ import msgspec
 
 from ...policy.configuration.config_text import format_config, read_config
 from ...policy.configuration.schema import config_schema
+from ...policy.engine.engine import Engine
 from ...policy.rules.central_rules import CentralRules
 from ...policy.text.errors import ConfigError
 from ..daemon.config_file import ConfigFileError, LoadedConfig, load_config, read_file
+from ..daemon.machine_source import machine_of, machine_options
 from ..report.path_type import PathType
 from .config_plan import command as plan
 from .output_option import output_option
@@ -24,12 +26,17 @@ def command() -> None:
 
 @command.command()
 @click.argument("files", nargs=-1, type=PathType(path_type=Path))
-def check(files: tuple[Path, ...]) -> None:
+@machine_options
+def check(files: tuple[Path, ...], sysfs_root: str | None, machine: str | None) -> None:
     """Check FILES, each alone; without any, what the daemon would read.
+
+    With a machine, also tell what of them that machine cannot have.
 
     Exits with 1 if a file has faults, 2 if one cannot be read.
     """
     worst = 0
+    has_machine = sysfs_root is not None or machine is not None
+    hardware = machine_of(sysfs_root, machine) if has_machine else None
     for file in files or (None,):
         try:
             loaded = (
@@ -40,11 +47,12 @@ def check(files: tuple[Path, ...]) -> None:
             with loaded.placing():
                 # With annotations in rules that cannot be read a daemon does not start either.
                 CentralRules(loaded.config)
+                absent = () if hardware is None else Engine(hardware, loaded.config).warnings
         except ConfigError as error:
             click.echo(str(error), err=True)
             worst = max(worst, 2 if isinstance(error, ConfigFileError) else 1)
             continue
-        for warning in loaded.warnings:
+        for warning in (*loaded.warnings, *map(loaded.placed, absent)):
             click.echo(f"warning: {warning}", err=True)
         click.echo(f"{file or 'configuration in effect'}: good")
     if worst:

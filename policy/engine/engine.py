@@ -16,6 +16,7 @@ from ..model.pinning import Change, Pinning, changed, difference
 from ..placing.classifier import Classifier
 from ..placing.wishes.bandwidth import interleaved, lifts_quota
 from ..pools.layout import MachineLayout
+from ..pools.pool_labels import idle_pool_labels
 from ..pools.pool_tree import PoolTree
 from ..pools.supply import Supply
 from ..rules.central_rules import CentralRules
@@ -105,7 +106,11 @@ class Engine:
     def warnings(self) -> tuple[str, ...]:
         """Parts of the configuration that this machine cannot have, one sentence each."""
         machine, config, allowed = self.machine, self.config, self.supply.allowed
-        return (*self.supply.warnings, *speed_select_warnings(machine, config, allowed))
+        return (
+            *self.supply.warnings,
+            *idle_pool_labels(self.tree, config),
+            *speed_select_warnings(machine, config, allowed),
+        )
 
     def snapshot(self) -> Snapshot:
         """The snapshot of this moment: values for any thread. O(containers)."""

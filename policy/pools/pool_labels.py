@@ -10,8 +10,9 @@ from typing import Final
 from ...topology.model.machine import Machine, MemoryKind, NumaNodeId
 from ...topology.sets.cpuset import CpuSet
 from ...topology.sysfs.processor import parse_processor
-from ..configuration.config import Config
+from ..configuration.config import Config, PoolLabels
 from ..text.glob import compile_glob
+from ..text.suggestion import nearest
 from .pool_tree import Pool, PoolKind, PoolTree
 
 _KINDS: Final = {
@@ -81,6 +82,23 @@ def pool_labels(tree: PoolTree, machine: Machine, config: Config) -> tuple[Label
     )
 
 
+def idle_pool_labels(tree: PoolTree, config: Config) -> Iterator[str]:
+    """A warning for each entry of `poolLabels` that is about no pool of the tree."""
+    for index, one in enumerate(config.pool_labels):
+        if any(_is_about(one, pool) for pool in tree.pools):
+            continue
+        if one.cpus is not None:
+            what = f"no pool has all its cpus among {one.cpus!r}"
+            fix = "write all cpus of a pool, as 'pinfold pools' prints them"
+            yield f"poolLabels[{index}].cpus: {what} — {fix}"
+            continue
+        names = [pool.name for pool in tree.pools]
+        near = nearest(one.pool or "", names)
+        fix = f"did you mean {near!r}? " if near else ""
+        what = f"no pool of this machine is called {one.pool!r}"
+        yield f"poolLabels[{index}].pool: {what} — {fix}'pinfold pools' prints their names"
+
+
 def allowed_cpus(pool: Pool) -> CpuSet:
     """All cpus of a pool that containers may have, those of the system's included."""
     return pool.isolated | pool.reserved | pool.sharable
@@ -142,10 +160,15 @@ def _nodes(pool: Pool, kind: MemoryKind) -> Iterator[NumaNodeId]:
 
 def _of_config(pool: Pool, config: Config) -> Mapping[str, str]:
     labels: dict[str, str] = {}
-    cpus = allowed_cpus(pool)
     for one in config.pool_labels:
-        is_named = one.pool is not None and compile_glob(one.pool).matches(pool.name)
-        is_inside = one.cpus is not None and bool(cpus) and cpus <= CpuSet.parse(one.cpus)
-        if is_named or is_inside:
+        if _is_about(one, pool):
             labels.update(one.labels)
     return labels
+
+
+def _is_about(labels: PoolLabels, pool: Pool) -> bool:
+    """Whether an entry of the configuration gives labels to a pool."""
+    if labels.pool is not None and compile_glob(labels.pool).matches(pool.name):
+        return True
+    cpus = allowed_cpus(pool)
+    return labels.cpus is not None and bool(cpus) and cpus <= CpuSet.parse(labels.cpus)

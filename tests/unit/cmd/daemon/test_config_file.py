@@ -166,6 +166,42 @@ def test_check_tells_in_words_and_status(
     assert result.stderr.startswith(complaint.format(file=file))
 
 
+@pytest.mark.parametrize(
+    ("text", "status", "complaint"),
+    [
+        pytest.param(
+            "poolLabels: [{pool: 'NUMA node #2', labels: {nic: fast}}]",
+            0,
+            "warning: {file}:1:15: poolLabels[0].pool: no pool of this machine is called"
+            " 'NUMA node #2' — did you mean 'NUMA node #1'? 'pinfold pools' prints their names\n",
+            id="labels for a pool that the machine does not have",
+        ),
+        pytest.param(
+            "poolLabels: [{pool: 'NUMA node #1', labels: {nic: fast}}]",
+            0,
+            "",
+            id="labels for a pool that it has",
+        ),
+        pytest.param(
+            "reservedResources: {cpu: 20}",
+            1,
+            "{file}:1:21: reservedResources.cpu: '20' reserves 20 cpus of 8 usable ones (0-7)",
+            id="more cpus reserved than there are",
+        ),
+    ],
+)
+def test_check_on_a_machine_tells_what_that_cannot_have(
+    tmp_path: Path, text: str, status: int, complaint: str
+) -> None:
+    file = tmp_path / "pinfold.yaml"
+    file.write_text(text)
+    machine = ("--machine", "numa:2 core:4 mem:1G")
+    result = CliRunner().invoke(main, ["config", "check", str(file), *machine])
+    assert result.exit_code == status, result.output
+    assert result.stderr.startswith(complaint.format(file=file))
+    assert bool(result.stderr) is bool(complaint)
+
+
 def test_one_bad_file_does_not_hide_the_others(tmp_path: Path) -> None:
     bad, good = tmp_path / "bad.yaml", tmp_path / "good.yaml"
     bad.write_text("pinCPU: 3\n")

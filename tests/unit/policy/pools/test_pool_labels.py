@@ -7,7 +7,8 @@ import pytest
 from pinfold.policy.configuration.check import MACHINE_LABELS
 from pinfold.policy.configuration.config import Amounts, Config, PoolLabels
 from pinfold.policy.cpus.picker import CpuPicker
-from pinfold.policy.pools.pool_labels import pool_labels
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.pools.pool_labels import idle_pool_labels, pool_labels
 from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
 from pinfold.topology.made.spec import machine_from_spec
@@ -146,3 +147,38 @@ def test_the_configuration_labels_pools_by_name_or_by_cpus() -> None:
 def test_the_configuration_gives_no_label_that_the_machine_gives(name: str) -> None:
     given = {key for key in labels_of(TWO_SOCKETS)[name] if not key.startswith(("memory.", "cpu."))}
     assert given <= {*MACHINE_LABELS}
+
+
+@pytest.mark.parametrize(
+    ("written", "warning"),
+    [
+        pytest.param(PoolLabels(pool="NUMA node #*", labels={}), "", id="a pattern of names"),
+        pytest.param(PoolLabels(pool="root", labels={}), "", id="the root by its name"),
+        pytest.param(PoolLabels(cpus="0-3", labels={}), "", id="all cpus of a pool"),
+        pytest.param(
+            PoolLabels(pool="NUMA node #4", labels={}),
+            "poolLabels[0].pool: no pool of this machine is called 'NUMA node #4' — did you mean"
+            " 'NUMA node #3'? 'pinfold pools' prints their names",
+            id="a pool of a greater machine",
+        ),
+        pytest.param(
+            PoolLabels(pool="*xyz*", labels={}),
+            "poolLabels[0].pool: no pool of this machine is called '*xyz*' — 'pinfold pools' prints"
+            " their names",
+            id="a name that is like none",
+        ),
+        pytest.param(
+            PoolLabels(cpus="4-6", labels={}),
+            "poolLabels[0].cpus: no pool has all its cpus among '4-6' — write all cpus of a pool,"
+            " as 'pinfold pools' prints them",
+            id="a part of a pool's cpus",
+        ),
+    ],
+)
+def test_labels_for_pools_that_the_machine_does_not_have_are_told(
+    written: PoolLabels, warning: str
+) -> None:
+    config = Config(pool_labels=(written,))
+    engine = Engine(TWO_SOCKETS, config)
+    assert list(idle_pool_labels(engine.tree, config)) == [warning] * bool(warning)
+    assert engine.warnings == (warning,) * bool(warning)
