@@ -30,6 +30,9 @@ class WrittenScalar:
         All count from 1; column 0 stands for the first one of the line that is neither blank nor
         the dash of a list.
         """
+        if line == len(self._lines) + 1 and column == 1 and self._text.endswith("\n"):
+            # Behind the last line: a parser may miss something at the end.
+            line, column = line - 1, len(self._lines[-1])
         if not 0 < line <= len(self._lines):
             return None
         if not column:
@@ -51,7 +54,9 @@ def _aligned(scalar: TextScalar, lines: Sequence[str]) -> list[_Place]:
     text, style, row, column = scalar.value, scalar.style, scalar.mark.line, scalar.mark.column
     if row < len(lines) and (properties := _PROPERTIES.match(lines[row], column)):
         column = properties.end()
-    if style in ("|", ">"):
+    if style == "|":
+        return _aligned_lines(text, row + 1, lines)
+    if style == ">":
         row, column = row + 1, 0
     elif style:
         column += 1
@@ -76,6 +81,26 @@ def _aligned(scalar: TextScalar, lines: Sequence[str]) -> list[_Place]:
             column += 1
         else:
             break
+    return found
+
+
+def _aligned_lines(text: str, row: int, lines: Sequence[str]) -> list[_Place]:
+    """The place of each character of a literal block, whose lines stand indented from a row on."""
+    inner = text.splitlines()
+    indent = next(
+        (
+            len(written) - len(one)
+            for one, written in zip(inner, lines[row:], strict=False)
+            if not one.isspace() and one
+        ),
+        0,
+    )
+    found: list[_Place] = []
+    for one, kept in zip(inner, text.splitlines(keepends=True), strict=True):
+        if row >= len(lines) or lines[row][indent:] != one:
+            break
+        found += [(row, indent + column) for column in range(len(kept))]
+        row += 1
     return found
 
 

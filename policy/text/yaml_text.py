@@ -32,6 +32,7 @@ from .yaml_nodes import MAPPING, SEQUENCE, Mark, TextError, TextList, TextMap, T
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SEPARATORS = (",", ":", "\n", "[", "{", "- ")
 _LEFT_OUT_MAX = 64
+_WHILE_KEY: Final = "while scanning a simple key"
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -87,9 +88,15 @@ def parse_documents(text: str, limits: Limits = ANNOTATION_LIMITS) -> tuple[Text
         builder.read(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if error.context == _WHILE_KEY:
+            # A key without a colon: the parser misses that on the next line.
+            mark = error.context_mark or mark
         what = "not valid YAML: " + (error.problem or error.context or "unreadable")
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        raise TextError(what, "check indentation and quotes", line=line, column=column) from error
+        fix = "check indentation and quotes"
+        if "found " in what and _has_tab_at(text, line, column):
+            what, fix = "not valid YAML: a tab where only spaces may be", "indent with spaces"
+        raise TextError(what, fix, line=line, column=column) from error
     except (YAMLError, ValueError, OverflowError) as error:
         # libyaml refuses lone surrogates and control characters without a mark.
         what = "not valid YAML: a character that YAML does not allow"
@@ -98,6 +105,12 @@ def parse_documents(text: str, limits: Limits = ANNOTATION_LIMITS) -> tuple[Text
         column = 0 if before is None else len(before) - before.rfind("\n")
         raise TextError(what, "leave it out", line=line, column=column) from error
     return tuple(builder.documents)
+
+
+def _has_tab_at(text: str, line: int, column: int) -> bool:
+    """Whether there is a tab at a place in a text."""
+    lines = text.splitlines()
+    return 0 < line <= len(lines) and lines[line - 1][column - 1 : column] == "\t"
 
 
 # A named tuple's own constructor takes as long as all else that is done for a node.

@@ -159,6 +159,54 @@ def test_a_place_inside_an_annotation_is_not_lost(
     assert first.startswith(f"web.yaml:{line}:{text.index(underlined) + 1}: {where}")
 
 
+TAB = "not valid YAML: a tab where only spaces may be — indent with spaces"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "place", "what"),
+    [
+        pytest.param(
+            "pinfold.dev/affinity: |\n      peter:\n      \t- sheep",
+            "8:7",
+            TAB,
+            id="a tab in a block, on its own line",
+        ),
+        pytest.param(
+            "pinfold.dev/affinity: |1-\n      peter:\n      \t- sheep",
+            "8:7",
+            TAB,
+            id="a tab in a block that is written deeper than it says",
+        ),
+        pytest.param(
+            "pinfold.dev/affinity: |\n      peter: [sheep]\n\n      \tzz: [sheep]",
+            "9:7",
+            TAB,
+            id="a tab behind an empty line",
+        ),
+        pytest.param(
+            "smt.pinfold.dev/pod: pack\n\tapp: x", "7:1", TAB, id="a tab in the manifest itself"
+        ),
+        pytest.param(
+            "pinfold.dev/affinity: |\n      peter: [sheep\n    x/y: z",
+            "7:20",
+            "not valid YAML: did not find expected ',' or ']' — check indentation and quotes",
+            id="a list that does not end is told at the end of the block",
+        ),
+        pytest.param(
+            "pinfold.dev/affinity: |\n      peter: [sheep]\n      zz\n      sheep: [peter]",
+            "8:7",
+            "not valid YAML: could not find expected ':' — check indentation and quotes",
+            id="a key without a colon is told where it is",
+        ),
+    ],
+)
+def test_what_is_no_yaml_is_told_on_its_line(annotation: str, place: str, what: str) -> None:
+    _, found = lint(annotation)[0]
+    first = found.splitlines()[0]
+    assert first.startswith(f"web.yaml:{place}: ")
+    assert first.endswith(f": {what}")
+
+
 def test_rules_of_both_annotations_are_looked_at_for_names() -> None:
     text = (
         "pinfold.dev/affinity: 'peter: [one]'\n    pinfold.dev/anti-affinity: 'two: [one, peter]'"
