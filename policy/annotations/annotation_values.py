@@ -97,6 +97,13 @@ def parse_word(text: str) -> str:
     return text.strip()
 
 
+def parse_group(text: str) -> str:
+    """The name of a group of containers."""
+    if not text.strip():
+        raise TextError("no name", "write the name of a group")
+    return text.strip()
+
+
 def parse_cpu_priority(text: str) -> CpuPriority | None:
     """The priority; None for `default`, which leaves it to the configuration."""
     if text.strip().lower() == "default":

@@ -31,6 +31,7 @@ from .annotation_values import (
     parse_burst_level,
     parse_cold_start,
     parse_cpu_priority,
+    parse_group,
     parse_hint_sources,
     parse_irq_affinity,
     parse_memory_types,
@@ -199,7 +200,7 @@ class _Reader:
             smt=self._value("smt", parse_smt, None),
             move=self._value("move", parse_move, None),
             pod_pool=self._value("pod-pool", parse_bool, None),
-            group=self._value("group", parse_word, None),
+            group=self._value("group", parse_group, None),
         )
         return replace(preferences, problems=tuple(self._problems))
 

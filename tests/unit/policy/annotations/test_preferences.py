@@ -32,7 +32,7 @@ def container(annotations: dict[str, str], name: str = "c0") -> Container:
 
 
 def parse(key: str, value: str) -> Preferences:
-    domain = "pinfold.dev" if key in ("smt", "move") else "resource-policy.nri.io"
+    domain = "pinfold.dev" if key in ("smt", "move", "group") else "resource-policy.nri.io"
     return parse_preferences(container({f"{key}.{domain}/container.c0": value}))
 
 
@@ -113,6 +113,7 @@ def test_a_valid_value_is_typed(key: str, value: str, field: str, expected: obje
         ("unlimited-burstable", "socket", "unknown level 'socket'", "'package'", False),
         ("unlimited-burstable", "l3", "unknown level 'l3'", "", False),
         ("scheduling-class", " ", "no name", "write the name of a class", False),
+        ("group", "", "no name", "write the name of a group", False),
         ("topologyhints", "mount", "unknown kind of hint 'mount'", "'mounts'", False),
         ("deny.topologyhints", "type: regex", "unknown type 'regex'", "'type: glob'", False),
         ("deny.topologyhints", "{type: glob, paths: ['[']}", "malformed pattern", "", False),
