@@ -31,6 +31,14 @@ class OnUnsatisfiable(enum.Enum):
     FAIL = "fail"
     DEGRADE = "degrade"
 
+    @classmethod
+    def parse(cls, text: str) -> "OnUnsatisfiable":
+        """The fate that a text names, in whatever letters, as in a file of the configuration.
+
+        Raises `ValueError`.
+        """
+        return cls(text.strip().lower())
+
 
 class SchedulingPolicy(enum.Enum):
     """The kernel's scheduling policies, sched(7)."""

@@ -5,6 +5,8 @@ pod. Unless `on-unsatisfiable` says otherwise, a container then gets what it wou
 the annotation, and is told so.
 """
 
+from contextlib import suppress
+
 from msgspec.structs import replace
 
 from ....topology.model.machine import Machine
@@ -96,9 +98,12 @@ def with_own_cpus(
 def can_yield(container: Container, config: Config) -> bool:
     """Whether a container may have less than it must, by its annotation or the configuration."""
     own = effective(container.pod.annotations, "on-unsatisfiable", container.name)
-    if own is not None and own.value.strip() in [one.value for one in OnUnsatisfiable]:
-        return OnUnsatisfiable(own.value.strip()) is OnUnsatisfiable.DEGRADE
-    return config.on_unsatisfiable is OnUnsatisfiable.DEGRADE
+    fate = config.on_unsatisfiable
+    if own is not None:
+        # What cannot be read is told by who reads the rules.
+        with suppress(ValueError):
+            fate = OnUnsatisfiable.parse(own.value)
+    return fate is OnUnsatisfiable.DEGRADE
 
 
 def shortfall(container: Container, request: Request, grant: Grant) -> Problem | None:

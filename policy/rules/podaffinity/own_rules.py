@@ -59,7 +59,7 @@ def own_rules(annotations: Annotations, container: Container, default: OnUnsatis
     wanted = settings[ON_UNSATISFIABLE_KEY]
     if wanted is not None:
         try:
-            fate = OnUnsatisfiable(wanted.value.strip())
+            fate = OnUnsatisfiable.parse(wanted.value)
         except ValueError:
             what = f"{quoted(wanted.value)} is not accepted"
             fix = suggestion(wanted.value, [one.value for one in OnUnsatisfiable])

@@ -95,6 +95,20 @@ def chain(request: Request) -> list[tuple[int, int]]:
             id="nothing less will do",
         ),
         pytest.param(
+            {"exclusive.pinfold.dev": "4", "on-unsatisfiable.pinfold.dev": " Fail"},
+            0,
+            QosClass.BEST_EFFORT,
+            [(4, 0)],
+            id="nothing less will do, in capitals",
+        ),
+        pytest.param(
+            {"exclusive.pinfold.dev": "4", "on-unsatisfiable.pinfold.dev": "fails"},
+            0,
+            QosClass.BEST_EFFORT,
+            [(4, 0), (0, 0)],
+            id="a fate that is none leaves it to the configuration",
+        ),
+        pytest.param(
             {"exclusive.pinfold.dev": "0"},
             2000,
             QosClass.GUARANTEED,

@@ -278,6 +278,14 @@ def test_pool_name_pool_selector_and_the_fate_are_read() -> None:
     assert not requirement.holds({"socket": "1"})
 
 
+@pytest.mark.parametrize("fate", ["Fail", "FAIL", " fail "])
+def test_the_fate_is_read_in_whatever_letters_as_in_the_configuration(fate: str) -> None:
+    texts = {"pool-name.pinfold.dev/pod": "root", "on-unsatisfiable.pinfold.dev/pod": fate}
+    rules, problems = annotated(texts)
+    assert problems == ()
+    assert rules.on_unsatisfiable is OnUnsatisfiable.FAIL
+
+
 @pytest.mark.parametrize(
     ("key", "value", "what"),
     [
