@@ -190,12 +190,20 @@ class _Shape:
 
     def _misfit(self, value: object, wanted: str, path: Path) -> object:
         found = _COLLECTIONS.get(type(value)) or _written(value)
+        if _is_duration(path):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            wanted = f"a duration with its unit, as in {found if is_number else 30}s"
         return self._unfit(path, f"{found} is not accepted — write {wanted}")
 
     def _unfit(self, path: Path, what: str) -> object:
         self.faults.append(Fault(path, what))
         self.doubtful.append(path)
         return _UNFIT
+
+
+def _is_duration(path: Path) -> bool:
+    """Whether the value at a path is a duration by its name: a number has no unit."""
+    return bool(path) and isinstance(path[-1], str) and path[-1].endswith("Period")
 
 
 def _written(value: object) -> str:

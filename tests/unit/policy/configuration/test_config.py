@@ -580,6 +580,16 @@ CLASSES = "cpuClasses: [{name: a}, {name: b}]\nsharedPoolCPUClass: a\n"
             id="two ways of exporting metrics",
         ),
         pytest.param(
+            "duringExecution: {gracePeriod: 5}",
+            "5 is not accepted — write a duration with its unit, as in 5s",
+            id="a period without a unit",
+        ),
+        pytest.param(
+            "duringExecution: {gracePeriod: true}",
+            "true is not accepted — write a duration with its unit, as in 30s",
+            id="a period that is no time at all",
+        ),
+        pytest.param(
             "instrumentation: {reportPeriod: often}", "failed to parse duration", id="a period"
         ),
         pytest.param(
