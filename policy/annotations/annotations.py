@@ -117,6 +117,7 @@ _OF_KUBERNETES: Mapping[str, str] = {
     "topologyspreadconstraints": "write topologySpread in 'affinity.pinfold.dev/{}'",
 }
 """Fields of a pod's spec that somebody may write as annotations, without dashes and capitals."""
+_NEAR_FIELD = 0.9
 _MISTAKEN_DOMAINS: Mapping[str, str] = {"resource-manager.nri.io": NRI_DOMAIN}
 # How alike two domains are that people mix up: resource-manager.nri.io, resource-policy.nri.com.
 _NEAR_DOMAIN = 0.85
@@ -169,8 +170,9 @@ class _Reader:
                 setting = Setting(value, Scope.CONTAINER, key)
                 self._put(domain, name, tail.removeprefix("container."), setting, is_map=False)
             else:
-                fix = f"write '{name}.{domain}/pod' or '{name}.{domain}/container.NAME'"
-                self._report(key, f"unknown scope {quoted(tail)}", fix)
+                self._report(
+                    key, f"unknown scope {quoted(tail)}", self._scope_fix(domain, name, tail)
+                )
 
     def _put(
         self, domain: str, name: str, container: str, setting: Setting, *, is_map: bool
@@ -206,6 +208,15 @@ class _Reader:
         else:
             fix = f"write '{known.written(domain)}', or lines 'container: value'"
             self._report(key, "not a mapping of container names", fix)
+
+    def _scope_fix(self, domain: str, name: str, tail: str) -> str:
+        """The scopes that there are, or the field of the value that stands in the place of one."""
+        fields = _SCOPED[domain, name].fields
+        if fields and self._suggested < _SUGGESTIONS_MAX:
+            self._suggested += 1
+            if near := nearest(tail.replace("-", ""), fields):
+                return f"write {near} inside '{name}.{domain}/pod'"
+        return f"write '{name}.{domain}/pod' or '{name}.{domain}/container.NAME'"
 
     def _check_foreign(self, key: str, head: str, tail: str) -> None:
         if self._suggested >= _SUGGESTIONS_MAX:
@@ -277,8 +288,8 @@ def _fix_name(domain: str, name: str, tail: str) -> str:
         if known.name == name:
             home = domain if domain in known.domains else known.domains[0]
             return f"did you mean '{_written(known, home, tail)}'?"
-    if of_kubernetes := _OF_KUBERNETES.get(name.replace("-", "").lower()):
-        return of_kubernetes.format(tail or "pod")
+    if of_kubernetes := nearest(name.replace("-", ""), _OF_KUBERNETES, _NEAR_FIELD):
+        return _OF_KUBERNETES[of_kubernetes].format(tail or "pod")
     if label := near_label(name):
         return f"it is a label: write '{label}' under metadata.labels"
     near = nearest(name, [known.name for known in KEYS])
