@@ -5,7 +5,7 @@ from itertools import combinations
 from typing import Final
 
 from ....topology.model.machine import Level
-from ...configuration.config import Config
+from ...configuration.config import Config, OnUnsatisfiable
 from ...model.container import Container
 from ...text.errors import Problem
 from .rule_set import PlacementRules, RequiredTerm
@@ -22,6 +22,8 @@ _INNER: Final[Mapping[Level, frozenset[Level]]] = {
 }
 """Levels whose domains lie inside those of a level on almost every machine; NUMA and L3 differ."""
 _LEAVE_OUT: Final = "leave it out"
+_REFUSED: Final = "under 'on-unsatisfiable: fail' this one is refused then"
+_UNLESS_OTHERS: Final = ", unless another pod has such a container"
 
 
 def reviewed_rules(containers: Sequence[Container], config: Config) -> Iterator[Problem]:
@@ -38,6 +40,12 @@ def reviewed_rules(containers: Sequence[Container], config: Config) -> Iterator[
         for rule in own.required:
             if not rule.is_anti and is_written(rule.term):
                 yield from _review_siblings(rule.term, place, containers, rules)
+        others = [rule.term for rule in own.required if rule.is_anti]
+        for term in (*others, *(rule.term for rule in own.preferred)):
+            if is_written(term) and not any(
+                term.matches(containers[place], one) for one in containers
+            ):
+                yield from _review_absence(term, containers[place])
 
 
 def _review_pair(one: RequiredTerm, other: RequiredTerm, owner: Container) -> Iterator[Problem]:
@@ -82,12 +90,13 @@ def _review_siblings(
     owner = containers[place]
     meant = [at for at, one in enumerate(containers) if term.matches(owner, one)]
     if not meant:
-        if term.is_pod_scope and term.selector is not None and not term.includes(owner, owner):
-            what = "the pod has no container that the rule is about"
-            yield term_finding(term, owner, what, "name a container of the pod")
+        yield from _review_absence(term, owner)
         return
-    if term.is_pod_scope and min(meant) > place and not term.includes(owner, owner):
+    is_refused = rules[place].on_unsatisfiable is OnUnsatisfiable.FAIL
+    if min(meant) > place and not term.includes(owner, owner) and (term.is_pod_scope or is_refused):
         what = f"container {containers[meant[0]].name!r} does not exist yet when the rule is judged"
+        if is_refused:
+            what += f": {_REFUSED}" + ("" if term.is_pod_scope else _UNLESS_OTHERS)
         yield term_finding(term, owner, what, "write the rule for the one that is created later")
         return
     for at in meant:
@@ -100,6 +109,13 @@ def _review_siblings(
                 " away from this one"
             )
             yield term_finding(term, owner, what, "write the rule for both")
+
+
+def _review_absence(term: Term, owner: Container) -> Iterator[Problem]:
+    """Advice about a term that is about containers of the pod, and about none that it has."""
+    if term.is_pod_scope and term.selector is not None and not term.includes(owner, owner):
+        what = "the pod has no container that the rule is about"
+        yield term_finding(term, owner, what, "name a container of the pod")
 
 
 def is_written(term: Term) -> bool:

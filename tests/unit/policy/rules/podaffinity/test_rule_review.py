@@ -135,6 +135,56 @@ def test_a_sibling_that_is_not_there_is_told() -> None:
     assert "the pod has no container that the rule is about" in found
 
 
+FIRM = {"on-unsatisfiable.pinfold.dev/pod": "fail"}
+
+
+def test_one_that_insists_on_a_later_sibling_is_refused_and_told_so() -> None:
+    texts = {"affinity.pinfold.dev/container.first": sibling("second"), **FIRM}
+    (found,) = findings(texts, "first", "second")
+    assert "does not exist yet when the rule is judged: under 'on-unsatisfiable: fail'" in found
+    assert found.endswith("refused then — write the rule for the one that is created later")
+
+
+def test_one_that_insists_on_a_later_sibling_of_any_pod_may_have_another() -> None:
+    anywhere = sibling("second").replace("scope: pod, ", "")
+    texts = {"affinity.pinfold.dev/container.first": anywhere}
+    assert not [one for one in findings(texts, "first", "second") if "not exist yet" in one]
+    (found,) = findings({**texts, **FIRM}, "first", "second")
+    assert found.startswith("advice: affinity.pinfold.dev/container.first of default/pod/first:3:0")
+    assert "this one is refused then, unless another pod has such a container" in found
+
+
+def test_one_that_insists_on_its_like_is_the_first_of_them() -> None:
+    alike = rules("labelSelector: {}, scope: pod, topologyKey: l3")
+    assert findings({"affinity.pinfold.dev/pod": alike, **FIRM}, "first", "second") == []
+
+
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [
+        pytest.param("podAntiAffinity", FIELD, id="who must keep away"),
+        pytest.param("podAntiAffinity", PREFERRED_FIELD, id="who would keep away"),
+        pytest.param("podAffinity", PREFERRED_FIELD, id="who would be near"),
+    ],
+)
+def test_a_sibling_that_is_not_there_is_told_of_all_kinds_of_rules(
+    section: str, field: str
+) -> None:
+    def told(term: str) -> list[str]:
+        item = term if field == FIELD else f"weight: 5, podAffinityTerm: {{{term}}}"
+        text = f"{section}:\n  {field}:\n  - {{{item}}}\n"
+        return findings({"affinity.pinfold.dev/container.first": text}, "first", "second")
+
+    by_name = "labelSelector: {matchLabels: {container.name: NAME}}, scope: pod, topologyKey: numa"
+    (found,) = told(by_name.replace("NAME", "third"))
+    assert found == (
+        "advice: affinity.pinfold.dev/container.first of default/pod/first:3:0: the pod has no"
+        " container that the rule is about — name a container of the pod"
+    )
+    assert told(by_name.replace("NAME", "second")) == []
+    assert told(f"{WEB}, topologyKey: numa") == []
+
+
 @pytest.mark.parametrize(
     ("annotations", "what"),
     [
