@@ -14,6 +14,7 @@ from ..text.yaml_nodes import TextList, TextMap, TextNode, TextScalar
 from .workloads import Workload, follow
 
 _METADATA: Final = ("annotations", "labels")
+_KINDS: Final = {"annotations": "an annotation", "labels": "a label"}
 _NEAR_FIELD: Final = 0.85
 _NAMES: Final = frozenset(known.name for known in KEYS)
 _OF_SCHEDULER: Final = (
@@ -89,7 +90,8 @@ def _strays(part: _Part, workload: Workload) -> Iterator[MisplacedField]:
     is_metadata = part.path[-1:] == ("metadata",)
     for key, value in part.node.entries:
         if domain_of(key.value) is not None:
-            what, field = "an annotation counts only among annotations", _METADATA[0]
+            field = _METADATA[key.value in OWN_LABELS]
+            what = f"{_KINDS[field]} counts only among {field}"
         elif is_metadata:
             near = None if key.value in _METADATA else nearest(key.value, _METADATA, _NEAR_FIELD)
             if near:
@@ -100,8 +102,9 @@ def _strays(part: _Part, workload: Workload) -> Iterator[MisplacedField]:
             what, field = f"nobody reads {key.value} here", key.value
         else:
             continue
-        fix = f"move {'it' if what.startswith('an ') else 'them'} to "
-        yield _found(part, what, fix + _path(*template, "metadata", field), key, workload)
+        pronoun = "them" if key.value in _METADATA else "it"
+        fix = f"move {pronoun} to {_path(*template, 'metadata', field)}"
+        yield _found(part, what, fix, key, workload)
 
 
 def _found(part: _Part, what: str, fix: str, key: TextScalar, workload: Workload) -> MisplacedField:

@@ -78,6 +78,12 @@ def found(text: str) -> list[str]:
             id="an annotation that is not under annotations",
         ),
         pytest.param(
+            POD.replace("{name: p}", "{name: p, pinfold.dev/rack: a}"),
+            "3:21: metadata.pinfold.dev/rack: a label counts only among labels — move it to"
+            " metadata.labels",
+            id="a rack that is not under labels",
+        ),
+        pytest.param(
             POD.replace("{name: p}", f"{{name: p, annotation: {OURS}}}"),
             "3:21: metadata.annotation: unknown field 'annotation' — did you mean 'annotations'?",
             id="annotations in the singular",
