@@ -112,6 +112,22 @@ class Lineup(Struct, frozen=True, kw_only=True):
             found.update({one: closed[one] for one in closed if one not in found})
         return {pool_id: found[pool_id] for pool_id in sorted(found)}
 
+    def reason(self) -> str:
+        """The reason why no pool is left: pools with the same one together, widest pools first.
+
+        What keeps the request from pools that have room for it comes before all else.
+        """
+        roomy = dict.fromkeys(replace(self, rules={}).feasible()[::-1])
+        pools_by_reason: dict[str, list[str]] = {}
+        found = self.candidates()
+        for pool_id in dict.fromkeys((*roomy, *self.contest.ids[::-1])):
+            pools_by_reason.setdefault(str(found[pool_id]), []).append(self.names[pool_id])
+        reasons = "; ".join(
+            f"{', '.join(pools)}: {reason}" for reason, pools in pools_by_reason.items()
+        )
+        head = "required rules leave no room" if roomy else "no pool has room"
+        return f"{head} for {self.contest.request.describe()} — {reasons}"
+
     def packed(self) -> "Lineup":
         """The lineup in a fraction of the memory, for as long as its container lives.
 

@@ -140,7 +140,7 @@ class Placer:
         else:
             choice = self._finder.find_by_rules(request, facts, judgement)
         if isinstance(choice, Lineup):
-            refusal = Refusal(reason=self._reason(request, choice))
+            refusal = Refusal(reason=choice.reason())
             failure = Failure(refusal=refusal, lineup=choice)
             if judgement is None:
                 return failure
@@ -359,16 +359,6 @@ class Placer:
             if friend is not None:
                 by_pool[friend.pool_id] = by_pool.get(friend.pool_id, 0) + weight
         return self._closeness.affinities(by_pool)
-
-    def _reason(self, request: Request, lineup: Lineup) -> str:
-        """Every pool's reason, pools with the same one together, widest pools first."""
-        pools_by_reason: dict[str, list[str]] = {}
-        for pool, found in zip(self._tree.pools[::-1], lineup.candidates()[::-1], strict=True):
-            pools_by_reason.setdefault(str(found), []).append(pool.name)
-        reasons = "; ".join(
-            f"{', '.join(pools)}: {reason}" for reason, pools in pools_by_reason.items()
-        )
-        return f"no pool has room for {request.describe()} — {reasons}"
 
 
 def grant_of(

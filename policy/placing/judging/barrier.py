@@ -9,9 +9,10 @@ from msgspec import Struct, field
 
 from ....topology.model.machine import Level
 from ...model.container import Container, ContainerId
+from ...model.grant import Dropped
 from ...model.level_name import a_level
 from ...pools.domains import Domains
-from .restriction import Restriction, names_text
+from .restriction import Restriction, names_text, others_text
 
 _COLON: Final = ": "
 _COLON_JOINED: Final = "{}: {}".format
@@ -160,6 +161,14 @@ class Barrier(Struct, frozen=True, kw_only=True):
                 wanted=f"{place} without {path}",
                 level=self.level,
             )
+
+    def dropped(self, cpus: int) -> Dropped:
+        """The objection to a place on these cpus: the rule with all whom it keeps from some."""
+        concerned = self.domains.covering(self.level, cpus)
+        # They may be many: a call for each would be most of the work.
+        near = tuple([owner for owner, here in self.owners.values() if here & concerned])
+        name = f"{self.text} of {near[0].path}{others_text(len(near) - 1)}"
+        return Dropped(name, f"{a_level(self.level)} without {names_text(near)}", "none")
 
     def told_by(self, texts: Sequence[str], cpus: int) -> Iterator[Restriction]:
         """The rule of each owner whom it keeps from some cpus, and whose rule a text tells."""

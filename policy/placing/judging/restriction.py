@@ -113,14 +113,58 @@ class Restriction(Struct, frozen=True, kw_only=True):
         return Dropped(self.name, self.wanted, available)
 
 
-def wants_text(rules: Sequence[Restriction], more: int = 0) -> str:
+def by_kind(rules: Iterable[Restriction]) -> Sequence[Sequence[Restriction]]:
+    """Rules of several owners that say the same together, in the order of the first of each."""
+    found: dict[tuple[object, ...], dict[str, Restriction]] = {}
+    for one in rules:
+        # Of those about a newcomer each wants another place: one without its owner.
+        wanted = one.wanted if one.is_own else ""
+        kind = (one.text, one.is_own, one.can_break, one.level, wanted)
+        found.setdefault(kind, {}).setdefault(one.name, one)
+    return [tuple(some.values()) for some in found.values()]
+
+
+def owners_text(rules: Sequence[Restriction]) -> str:
+    """The first owner of rules that say the same, and how many others have it, for people."""
+    return f"{rules[0].owner}{others_text(len(rules) - 1)}"
+
+
+def others_text(count: int) -> str:
+    """Number of owners of a rule that are not named, for people; empty for none."""
+    return f" and {count} other{'s' if count > 1 else ''}" if count else ""
+
+
+def kind_name(rules: Sequence[Restriction]) -> str:
+    """Rules that say the same by their one name, with their owners if they have any."""
+    return f"{rules[0].text} of {owners_text(rules)}" if rules[0].owner else rules[0].text
+
+
+def kind_wanted(rules: Sequence[Restriction]) -> str:
+    """A place where rules that say the same hold, for people."""
+    if len(rules) == 1 or rules[0].is_own:
+        return rules[0].wanted
+    blockers = {one.id: one for rule in rules for one in rule.blockers}
+    return f"{a_level(rules[0].level)} without {names_text(tuple(blockers.values()))}"
+
+
+def wants_text(
+    rules: Iterable[Restriction], more: int = 0, told: Sequence[Restriction] = ()
+) -> str:
     """The first of some rules, and what they want, for people; empty without any.
 
-    `more`: so many rules are not among them.
+    A rule of several owners is told once. `more`: so many rules are not among them. `told`: rules
+    that were told before, of which no place need be told again.
     """
-    found = list(dict.fromkeys([f"{one.name}: wanted {one.wanted}" for one in rules]))
+    found = [_wants_text(one, told) for one in by_kind(rules)]
     more += len(found[TOLD_MAX:])
     return "; ".join(found[:TOLD_MAX] + ([f"and {more} more rules"] if more else []))
+
+
+def _wants_text(rules: Sequence[Restriction], told: Sequence[Restriction]) -> str:
+    alike = [one for one in told if one.text == rules[0].text and one.is_own != rules[0].is_own]
+    if any([ids_in_the_way([one]) == ids_in_the_way(rules) for one in alike]):
+        return f"the same rule of {owners_text(rules)}"
+    return f"{kind_name(rules)}: wanted {kind_wanted(rules)}"
 
 
 def in_the_way(rules: Iterable[Restriction]) -> Iterable[Sequence[Container]]:

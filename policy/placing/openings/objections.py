@@ -1,5 +1,6 @@
 """Objections of rules to pools, worded when somebody asks for them."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -10,13 +11,12 @@ from ....topology.sets.cpuset import CpuSet
 from ...model.grant import Dropped
 from ...model.request import Request
 from ...pools.domains import Domains
-from ...pools.pool_tree import PoolTree
+from ...pools.pool_tree import Pool, PoolTree
 from ...rules.pulls import Pulls
 from ..judging.barrier import Barrier
 from ..judging.judgement import Judgement
-from ..judging.restriction import TOLD_MAX, Restriction, wants_text
+from ..judging.restriction import TOLD_MAX, Restriction, by_kind, kind_name, wants_text
 
-_NARROWER: Final = "a narrower pool has all cpus that its rules leave"
 _READ_MAX: Final = 4 * TOLD_MAX
 """So many rules are looked for in a reason that may be long."""
 _NAMED: Final = (": {}: ", "({}; ", "({})", "; {})")
@@ -65,23 +65,25 @@ class ObjectionWording(Struct, frozen=True, kw_only=True):
         for one in self.own:
             if pool.id in one.closed_pools or not pool.cpus.mask & ~one.forbidden:
                 return one.dropped()
-        usable = (pool.sharable | pool.isolated).mask
+        usable, everything = _usable(pool), _usable(self.tree.root)
         for barrier in self.barriers:
             if not usable & ~barrier.forbidden:
-                # Most owners may be elsewhere: their rules are not even worded.
-                for one in barrier.restrictions(usable):
-                    if usable & one.forbidden:
-                        return one.dropped()
+                # Where a rule closes every pool it is told once, with all of its owners.
+                is_everywhere = not everything & ~barrier.forbidden
+                return barrier.dropped(everything if is_everywhere else usable)
         inside = self.left & usable
-        if inside and any(not inside & ~self.tree.pools[one].cpus.mask for one in pool.children):
-            return Dropped(_NARROWER, "more of them", str(CpuSet(inside)))
+        for child in map(self.tree.pools.__getitem__, pool.children if inside else ()):
+            if not inside & ~child.cpus.mask:
+                what = f"cpus that rules leave outside {child.name}"
+                return Dropped(what, f"more than {CpuSet(inside)}", "none")
         domains = self.domains
         judgement = Judgement(
             own=self.judged, barriers=self.barriers, pulls=Pulls(domains), domains=domains
         )
         # Its own ones are among all of them.
-        names = dict.fromkeys(one.name for one in (*self.own, *judgement.restrictions()))
-        name = "; ".join(islice(names, 2))
+        rules = {one.name: one for one in (*self.own, *judgement.restrictions())}
+        kinds = by_kind(rules.values())
+        name = "; ".join([kind_name(one) for one in islice(kinds, 2)])
         # Some of these are others', or all of them are too few.
         available = f"too little on {CpuSet(inside)}" if inside else "none"
         return Dropped(f"cpus where rules hold ({name})", self.request.describe(), available)
@@ -92,14 +94,31 @@ def unnamed_rules(judgement: Judgement, tree: PoolTree, reason: str) -> str:
 
     A pool that lacks cpus anyway is dropped for that: where all do, no rule is named.
     """
-    usable = (tree.root.sharable | tree.root.isolated).mask
+    usable = _usable(tree.root)
     rules = [one for one in judgement.restrictions() if _keeps_from_some(one, usable)]
-    unnamed = [one for one in rules[:_READ_MAX] if not _is_named(one.name, reason)]
-    return wants_text(unnamed, len(rules[_READ_MAX:]))
+    kinds = by_kind(rules)
+    looked_at = kinds[:_READ_MAX]
+    unnamed = [one for some in looked_at for one in _unnamed(some, reason)]
+    told = [one for some in looked_at for one in some if one.is_own and _is_named(one.name, reason)]
+    return wants_text(unnamed, len(kinds[_READ_MAX:]), told)
+
+
+def _unnamed(alike: Sequence[Restriction], reason: str) -> Sequence[Restriction]:
+    """Rules of several owners without those that a reason names, or counts with another one."""
+    left = [one for one in alike if not _is_named(one.name, reason)]
+    if len(left) > 1:
+        counts = re.findall(rf"{re.escape(left[0].text)} of [^ ]+ and ([0-9]+) others?\b", reason)
+        if any([int(one) + 1 >= len(left) for one in counts]):
+            return ()
+    return left
 
 
 def _is_named(name: str, reason: str) -> bool:
     return any([form.format(name) in reason for form in _NAMED])
+
+
+def _usable(pool: Pool) -> int:
+    return (pool.sharable | pool.isolated).mask
 
 
 def _keeps_from_some(rule: Restriction, usable: int) -> bool:

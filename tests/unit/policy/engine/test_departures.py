@@ -334,11 +334,66 @@ def test_of_many_rules_the_first_are_named_where_every_pool_is_full() -> None:
     for one in (FRIEND, SMALL, AWAY):
         placed(engine, one)
     for number in range(20):
-        rules = apart(term("numa", "it"))
+        # Each rule is another one.
+        other = {"key": "number", "operator": "NotIn", "values": [str(number)]}
+        selector = {"matchLabels": {"app": "it"}, "matchExpressions": [other]}
+        rules = apart(term("numa", labelSelector=selector))
         placed(engine, container_of(f"shy{number}", 0.001, rules, annotations=HERE))
     said = reason(engine.create(container_of("it", 1)))
     assert said.count("wanted a NUMA node without default/shy") == 16
     assert "; and 4 more rules — to make room" in said
+
+
+def test_one_rule_of_many_owners_is_named_once_where_every_pool_is_full() -> None:
+    engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
+    for one in (FRIEND, SMALL, AWAY):
+        placed(engine, one)
+    for number in range(20):
+        rules = apart(term("numa", "it"))
+        placed(engine, container_of(f"shy{number}", 0.001, rules, annotations=HERE))
+    said = reason(engine.create(container_of("it", 1)))
+    assert said.startswith("no pool has room for 1 exclusive CPU")
+    assert (
+        " — besides, anti-affinity at numa to app=it (affinity.pinfold.dev/pod:1)"
+        " of default/shy0/main and 19 others: wanted a NUMA node without default/shy0/main,"
+        " default/shy1/main, default/shy2/main, default/shy3/main and 16 more — to make room, "
+    ) in said
+
+
+def test_a_refusal_for_rules_alone_begins_with_them_and_names_each_once() -> None:
+    engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
+    rules = apart(term("numa", "it"))
+    for number, where in enumerate((HERE, THERE)):
+        placed(engine, container_of(f"it{number}", 1, rules, app="it", annotations=where))
+    said = reason(engine.create(container_of("it", 1, rules)))
+    rule = "anti-affinity at numa to app=it (affinity.pinfold.dev/pod:1)"
+    assert said == (
+        "required rules leave no room for 1 exclusive CPU, 16 MiB of memory"
+        f" — socket #0, NUMA node #1, NUMA node #0: {rule} of default/it/main:"
+        " wanted a NUMA node without default/it0/main, default/it1/main, available none"
+        " — besides, the same rule of default/it0/main and 1 other"
+        f"{MAKE_ROOM}one of default/it0/main, default/it1/main"
+    )
+
+
+def test_a_rule_of_several_who_close_every_pool_is_named_once() -> None:
+    engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
+    for number, where in enumerate((HERE, THERE, HERE)):
+        rules = apart(term("numa", "it"))
+        placed(engine, container_of(f"shy{number}", 1, rules, annotations=where))
+    said = reason(engine.create(container_of("it", 1)))
+    assert said.startswith("required rules leave no room for 1 exclusive CPU")
+    assert said.count("anti-affinity") == 1
+    assert " of default/shy0/main and 2 others: wanted a NUMA node without default/shy0/" in said
+
+
+def test_pools_that_rules_keep_a_container_from_are_told_before_full_ones() -> None:
+    engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
+    placed(engine, container_of("full", 3, annotations=THERE))
+    placed(engine, container_of("shy", 1, apart(term("numa", "it")), annotations=HERE))
+    said = reason(engine.create(container_of("it", 1)))
+    assert said.startswith("required rules leave no room for 1 exclusive CPU")
+    assert said.index("anti-affinity") < said.index("NUMA node #1: exclusive CPUs: wanted 1, avail")
 
 
 def test_a_refusal_on_the_reserved_cpus_names_who_is_in_the_way_there() -> None:

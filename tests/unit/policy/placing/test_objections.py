@@ -14,10 +14,10 @@ BOOKS = Books(machine_from_spec("socket:2 numa:4 core:8 thread:2 mem:64G"), Conf
 LAST = max(pool.id for pool in BOOKS.tree.pools if not pool.children)
 
 
-def wording() -> ObjectionWording:
-    """One owner of a rule on each core but that of the first cpu, the last ones last."""
+def wording(first: int = 1) -> ObjectionWording:
+    """One owner of a rule on each core from the first one on, the last ones last."""
     domains, presence = BOOKS.domains, dict[ContainerId, tuple[Container, int]]()
-    for number, mask in enumerate(domains.masks(Level.CORE)[1:]):
+    for number, mask in enumerate(domains.masks(Level.CORE)[first:]):
         pod = Pod(id=PodId(f"p{number}"), name=f"p{number}", namespace="default")
         one = Container(id=ContainerId(f"{number}"), name="c", pod=pod)
         presence[one.id] = one, mask & -mask
@@ -44,13 +44,26 @@ def wording() -> ObjectionWording:
     )
 
 
-def test_a_pool_is_dropped_for_the_first_owner_who_keeps_the_newcomer_from_some_of_it() -> None:
+def test_a_pool_is_dropped_for_all_owners_who_keep_the_newcomer_from_some_of_it() -> None:
     found = wording()
     usable = BOOKS.tree.pools[LAST].cpus.mask
     [barrier] = found.barriers
-    first = next(one for one in barrier.restrictions() if usable & one.forbidden)
+    near = [one.owner for one in barrier.restrictions() if usable & one.forbidden]
+    assert len(near) == 8 < len(barrier.owners)
 
-    assert found.objection(LAST) == first.dropped()
+    told = found.objection(LAST)
+    assert told.criterion == f"the rule of {near[0]} and 7 others"
+    assert told.wanted == f"a core without {', '.join(near[:4])} and 4 more"
+
+
+def test_pools_of_which_one_rule_closes_all_are_dropped_for_all_its_owners() -> None:
+    found = wording(first=0)
+    [barrier] = found.barriers
+    told = {found.objection(pool.id) for pool in BOOKS.tree.pools}
+
+    assert {one.criterion for one in told} == {
+        f"the rule of default/p0/c and {len(barrier.owners) - 1} others"
+    }
 
 
 def test_owners_who_are_elsewhere_cost_an_objection_no_call() -> None:
