@@ -14,7 +14,7 @@ from ...books.whereabouts import Whereabouts
 from ...configuration.affinity_fields import KubeCompat
 from ...configuration.config import Config, OnUnsatisfiable
 from ...model.container import Container
-from ...model.level_name import a_level
+from ...model.level_name import a_level, level_noun
 from ...model.request import CpuType, Request
 from ...rules.podaffinity.rule_set import (
     PlacementRules,
@@ -164,9 +164,11 @@ class RuleReading(Struct):
         allowed = domains.covering(level, presence)
         is_inside = bool(places & self.whereabouts.mates)
         choices = self._choices(level, allowed, self._size(is_inside=is_inside))
+        # What is larger than any domain may be in several of them.
+        place = f"one {level_noun(level)}" if choices else a_level(level)
         self._restrict(
             term.text,
-            f"cpus of {a_level(level)} with {names_text(matches)}",
+            f"cpus of {place} with {names_text(matches)}",
             about=places,
             forbidden=self._everything & ~allowed,
             choices=choices,

@@ -671,7 +671,7 @@ def pods_with(rules: dict[str, str], at_level: str = "numa") -> str:
             {"web": "podAffinity cache", "cache": "podAntiAffinity web"},
             [
                 "unmet: affinity at numa to app=cache (affinity.pinfold.dev/pod:1) of"
-                " default/web/c: it wants cpus of a NUMA node with default/cache/c"
+                " default/web/c: it wants cpus of one NUMA node with default/cache/c"
             ],
             id="a rule that does not hold for another reason by then",
         ),

@@ -232,7 +232,7 @@ def spread(app: str, skew: int = 1) -> dict[str, Any]:
             (FRIEND, SMALL, OTHER, AWAY),
             container_of("it", 1, near(term("numa", "friend"))),
             f"affinity at numa to app=friend {OF_IT}: "
-            "wanted cpus of a NUMA node with default/friend/main"
+            "wanted cpus of one NUMA node with default/friend/main"
             f"{MAKE_ROOM}one of default/other/main, default/small/main",
             id="whom it must be with",
         ),
@@ -240,7 +240,7 @@ def spread(app: str, skew: int = 1) -> dict[str, Any]:
             (container_of("friend", 4, annotations=HERE), AWAY),
             container_of("it", 1, near(term("numa", "friend"))),
             f"affinity at numa to app=friend {OF_IT}: "
-            "wanted cpus of a NUMA node with default/friend/main",
+            "wanted cpus of one NUMA node with default/friend/main",
             id="whom it must be with, who fills all by itself",
         ),
         pytest.param(
@@ -432,7 +432,7 @@ def grown(engine: Engine, container: Container, cpus: int) -> str:
             near(term("numa", "friend")),
             (FRIEND, SMALL),
             "affinity at numa to app=friend (affinity.pinfold.dev/pod:1) of default/it/main: "
-            "wanted cpus of a NUMA node with default/friend/main",
+            "wanted cpus of one NUMA node with default/friend/main",
             "default/small/main",
             id="who fills the NUMA node of whom it must be with",
         ),
