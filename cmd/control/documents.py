@@ -79,7 +79,7 @@ class ContainersDocument(NodeDocument, frozen=True, kw_only=True):
     containers: tuple[ContainerDocument, ...]
 
 
-class RuleDocument(NodeDocument, frozen=True, kw_only=True):
+class RuleDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):
     """A rule that counts for a container, whose it is and whom it matches."""
 
     owner: str
@@ -87,6 +87,8 @@ class RuleDocument(NodeDocument, frozen=True, kw_only=True):
     kind: str
     weight: int | None
     matches: tuple[str, ...]
+    about_pools: bool = False
+    """Whether it says in which pools its owner should be; left out where it is about containers."""
 
 
 class GivenDocument(NodeDocument, frozen=True, kw_only=True):

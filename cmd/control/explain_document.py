@@ -99,4 +99,5 @@ def _rules(snapshot: Snapshot, container: Container) -> Iterator[RuleDocument]:
             kind=one.kind.value,
             weight=one.weight,
             matches=tuple(match.path for match in one.matches[:_MATCHES_MAX]),
+            about_pools=one.is_about_pools,
         )

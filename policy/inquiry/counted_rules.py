@@ -42,6 +42,8 @@ class CountedRule(Struct, frozen=True, kw_only=True):
     """The rule for people, and where it is written."""
     weight: int | None = None
     matches: tuple[Container, ...] = ()
+    is_about_pools: bool = False
+    """Whether it says in which pools its owner should be: it matches no container."""
 
 
 _Rule = AffinityRule | Term | SpreadRule
@@ -162,15 +164,16 @@ def _rules(
 
 def _pool_rules(owner: Container, placement: PlacementRules) -> Iterator[CountedRule]:
     """The rules of a container about pools, which match no other container."""
+
+    def of(kind: RuleKind, text: str, weight: int | None = None) -> CountedRule:
+        return CountedRule(kind=kind, owner=owner, text=text, weight=weight, is_about_pools=True)
+
     for required in placement.pool_required:
-        yield CountedRule(kind=RuleKind.REQUIRED, owner=owner, text=required.text)
+        yield of(RuleKind.REQUIRED, required.text)
     for preferred in placement.pool_preferred:
-        yield CountedRule(
-            kind=RuleKind.PREFERRED, owner=owner, text=preferred.text, weight=preferred.weight
-        )
+        yield of(RuleKind.PREFERRED, preferred.text, preferred.weight)
     if placement.pool_name is not None:
-        text = f"the pool {placement.pool_name} ({POOL_NAME_KEY})"
-        yield CountedRule(kind=RuleKind.REQUIRED, owner=owner, text=text)
+        yield of(RuleKind.REQUIRED, f"the pool {placement.pool_name} ({POOL_NAME_KEY})")
 
 
 def _weighted_text(owner: Container, rule: AffinityRule) -> str:

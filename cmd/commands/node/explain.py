@@ -69,7 +69,7 @@ def _sentences(found: ExplainDocument) -> Iterator[str]:
     )
     notes = cast("Sequence[object]", found.request.get("notes", ()))
     yield from (f"  note: {one}" for one in notes)
-    yield from (f"  rule: {_rule_text(one, found.container)}" for one in found.rules)
+    yield from (f"  rule: {one}" for one in _rule_texts(found.rules, found.container))
     for one in found.moved:
         yield f"  for it moved {one.container} from {pin_text(one.from_)} to {pin_text(one.to)}"
     yield from (f"  {one}" for one in found.alternatives)
@@ -84,21 +84,35 @@ def _outcome(found: ExplainDocument) -> str:
     return f"is in {found.pool} on {cpus}, {mems}, decided{at}"
 
 
-def _rule_text(rule: RuleDocument, container: str) -> str:
-    parts = ["its own" if rule.owner == container else f"that of {rule.owner}"]
-    if rule.kind != "weight":
-        parts.append(rule.kind)
-    if rule.weight is not None:
-        parts.append(f"of weight {rule.weight}")
-    if rule.owner != container:
-        parts.append("matches it")
-    elif rule.matches:
-        shown = ", ".join(rule.matches[:_MATCHES_SHOWN])
-        more = len(rule.matches) - _MATCHES_SHOWN
-        parts.append(f"matches {shown}{f' and {more} more' if more > 0 else ''}")
-    else:
-        parts.append("matches no container")
-    return f"{', '.join(parts)}: {rule.text}"
+def _rule_texts(rules: Sequence[RuleDocument], container: str) -> Iterator[str]:
+    """Its own rules one by one, then those of others, each once for all who have it."""
+    owners: dict[tuple[str, str, int | None], list[str]] = {}
+    for one in rules:
+        if one.owner != container:
+            owners.setdefault((one.text, one.kind, one.weight), []).append(one.owner)
+            continue
+        parts = ["its own", *_force(one.kind, one.weight)]
+        if one.matches:
+            shown = ", ".join(one.matches[:_MATCHES_SHOWN])
+            more = len(one.matches) - _MATCHES_SHOWN
+            parts.append(f"matches {shown}{f' and {more} more' if more > 0 else ''}")
+        elif not one.about_pools:
+            parts.append("matches no container")
+        yield f"{', '.join(parts)}: {one.text}"
+    for (text, kind, weight), names in owners.items():
+        others = len(names) - 1
+        whose = f"that of {names[0]}"
+        if others:
+            whose += f" and {others} other{'s' if others > 1 else ''}"
+        yield f"{', '.join([whose, *_force(kind, weight), 'matches it'])}: {text}"
+
+
+def _force(kind: str, weight: int | None) -> Iterator[str]:
+    """How much a rule counts, in words."""
+    if kind != "weight":
+        yield kind
+    if weight is not None:
+        yield f"of weight {weight}"
 
 
 def _candidate_lines(candidates: Sequence[CandidateDocument]) -> list[str]:
@@ -120,4 +134,13 @@ def _candidate_lines(candidates: Sequence[CandidateDocument]) -> list[str]:
     head = ["rank", "pool", *telling]
     if any(one.dropped for one in candidates):
         head.append("dropped")
-    return table_lines(head, rows)
+    return [*table_lines(head, rows), *_legend_lines(telling)]
+
+
+def _legend_lines(criteria: Sequence[str]) -> Iterator[str]:
+    """What the columns of criteria are about; nothing where there is none."""
+    if criteria:
+        yield ""
+        yield "  the first column that differs decides, the smaller number wins:"
+        width = max(map(len, criteria))
+        yield from (f"    {name:{width}}  {words_of(name)}" for name in criteria)

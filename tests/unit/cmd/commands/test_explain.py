@@ -1,6 +1,8 @@
 """`pinfold explain` and `describe` as they are typed, asked of a daemon on paper."""
 
 import json
+import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Generator
@@ -104,6 +106,16 @@ def test_a_person_would_say_it_so_and_then_show_the_table(node: AskedNode) -> No
         "  0           -1500\n"
         "  3     root       -9        2             0      -3500           2             "
         "  0           -3500\n"
+        "\n"
+        "  the first column that differs decides, the smaller number wins:\n"
+        "    affinity        nearest to the containers it wants near,"
+        " farthest from those it avoids\n"
+        "    memory_nodes    it needs the fewest memory nodes\n"
+        "    depth           the tightest pool that holds it\n"
+        "    exclusive_room  it has most room left\n"
+        "    exclusive_pool  a tie: the first of equal pools\n"
+        "    neighbours      it has the fewest containers\n"
+        "    shared_room     it has most shared cpu left\n"
     )
 
 
@@ -143,6 +155,81 @@ def test_document_for_tools_is_that_of_the_contract(node: AskedNode) -> None:
     assert (refused["result"], refused["pool"], refused["cpus"]) == ("refusal", None, None)
     dropped = {"criterion": "exclusive CPUs", "wanted": "8", "available": "3"}
     assert refused["candidates"][-1] == {"pool": "root", "rank": None, "dropped": dropped}
+
+
+RULED = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: placed
+  annotations:
+    pool-name.pinfold.dev/pod: "socket #1"
+    affinity.pinfold.dev/pod: |
+      poolAffinity:
+        preferredDuringSchedulingIgnoredDuringExecution:
+        - {weight: 5, preference: {matchExpressions: [{key: socket, operator: In, values: ["1"]}]}}
+      podAntiAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+        - {labelSelector: {matchLabels: {app: nobody}}, topologyKey: core}
+spec: {containers: [{name: c, resources: {limits: {cpu: 100m, memory: 100M}}}]}
+"""
+SHY = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: shy%s
+  labels: {app: shy}
+  annotations:
+    affinity.pinfold.dev/pod: |
+      podAntiAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+        - {labelSelector: {matchLabels: {app: shy}}, topologyKey: core}
+spec: {containers: [{name: c, resources: {requests: {cpu: 100m}}}]}
+"""
+
+
+def rule_lines(run: Result) -> list[str]:
+    return [line for line in run.output.splitlines() if line.startswith("  rule: ")]
+
+
+@pytest.fixture(name="ruled")
+def fixture_ruled(tmp_path: pathlib.Path) -> Generator[AskedNode]:
+    node = AskedNode(tmp_path)
+    node.start()
+    yield node
+    node.stop()
+
+
+def test_of_a_rule_about_pools_it_is_not_said_whom_it_matches(ruled: AskedNode) -> None:
+    ruled.run(*parse_manifests(RULED, "pods.yaml"))
+    assert rule_lines(pinfold(ruled, "explain", "placed")) == [
+        "  rule: its own, required, matches no container: anti-affinity at core to app=nobody"
+        " (affinity.pinfold.dev/pod:6)",
+        "  rule: its own, preferred, of weight 5: preferred pool with socket=1"
+        " (affinity.pinfold.dev/pod:3)",
+        "  rule: its own, required: the pool socket #1 (pool-name)",
+    ]
+    found = json.loads(pinfold(ruled, "explain", "placed", "-o", "json").output)
+    assert [one.get("about_pools", False) for one in found["rules"]] == [False, True, True]
+
+
+def test_one_rule_of_several_others_is_said_once(ruled: AskedNode) -> None:
+    for number in range(4):
+        ruled.run(*parse_manifests(SHY % number, "pods.yaml"))
+    own, others = rule_lines(pinfold(ruled, "explain", "shy3"))
+    text = "anti-affinity at core to app=shy (affinity.pinfold.dev/pod:3)"
+    assert own.startswith("  rule: its own, required, matches default/shy")
+    assert re.fullmatch(
+        re.escape(
+            f"  rule: that of default/shyN/c and 2 others, required, matches it: {text}"
+        ).replace("N", "[0-2]"),
+        others,
+    )
+    assert len(json.loads(pinfold(ruled, "explain", "shy3", "-o", "json").output)["rules"]) == 4
+
+
+def test_without_columns_there_is_no_legend(node: AskedNode) -> None:
+    assert "the first column" not in pinfold(node, "explain", "default/vast/vast").output
 
 
 def test_who_else_moved_is_said(node: AskedNode) -> None:
