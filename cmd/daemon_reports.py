@@ -59,6 +59,8 @@ class DaemonReports:
         if self.folder is not None:
             advice = daemon.plugin.events.advice = read_state(self.folder, self.log).advice()
             self.counts.recoveries["restored" if advice else "empty"] += 1
+        if self.keeper is not None:
+            daemon.state_fault = self.keeper.fault
         for one in (self.keeper, self.history, self.tuner):
             if one is not None:
                 one.start(daemon.plugin)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ from ...policy.engine.decision import KEPT
 from ...policy.engine.pool_drawing import pools_document
 from ...policy.engine.snapshot import Snapshot
 from ...policy.model.container import Container, ContainerId
+from ...policy.model.grant import Refusal
 from ...policy.model.pinning import Pinning
 from ..daemon.daemon import Daemon
 from ..state.saved_states import SavedStates
@@ -31,9 +33,11 @@ from .documents import (
     DriftDocument,
     ExplainDocument,
     NodeDocument,
+    RefusalsDocument,
+    RefusedDocument,
     RuntimeDocument,
 )
-from .explain_document import explain_document
+from .explain_document import explain_document, time_text
 from .following.followed_decisions import followed_decisions
 from .heavy.heavy_desk import HeavyDesk
 from .history.history_keeper import HistoryKeeper
@@ -42,6 +46,7 @@ from .move_step import move_container, read_promised
 from .status_document import container_documents, pin_document, status_document
 
 _POLICY_SECONDS: Final = 2.0
+_REFUSALS_TOLD: Final = 5
 
 
 class ControlDesk(Struct, frozen=True, kw_only=True):
@@ -62,7 +67,27 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
         document = status_document(
             snapshot, self._runtime(), kernel, unsettled, tuple(self._problems())
         )
+        reload = self.daemon.last_reload
+        document = msgspec.structs.replace(
+            document,
+            config_fault=reload.fault if reload else "",
+            state_fault=self.daemon.state_fault(),
+            refusals=self._refusals(),
+        )
         return _encoded(document)
+
+    def _refusals(self) -> RefusalsDocument | None:
+        last, count = tuple(self._refused()), self.journal.refused
+        return RefusalsDocument(count=count, last=last) if last else None
+
+    def _refused(self) -> Iterator[RefusedDocument]:
+        """The last containers that were refused, each once, the newest first."""
+        last: dict[str, JournalEntry] = {}
+        for one in self.journal.refusals:
+            last.setdefault(one.container.path, one)
+        for path, one in islice(last.items(), _REFUSALS_TOLD):
+            reason = one.decision.result.reason if isinstance(one.decision.result, Refusal) else ""
+            yield RefusedDocument(container=path, at=time_text(one.at or 0.0), reason=reason)
 
     def pools(self) -> bytes:
         """The pool tree under the configuration in force. Raises `TimeoutError`."""

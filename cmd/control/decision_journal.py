@@ -59,6 +59,8 @@ class DecisionJournal:
         self._gone: dict[ContainerId, str] = {}
         """The names of those that moved for others and have ended, oldest first."""
         self._refusals: deque[JournalEntry] = deque(maxlen=REFUSALS_MAX)
+        self.refused = 0
+        """How many containers were refused since the start, each time that they were."""
         self.feed: Final = DecisionFeed()
         """Decisions from now on."""
         self.runtime = ""
@@ -128,3 +130,4 @@ class DecisionJournal:
             lineup = decision.lineup
             packed = replace(decision, lineup=lineup.packed() if lineup else None)
             self._refusals.append(JournalEntry(container=container, decision=packed, at=now))
+            self.refused += not is_repetition

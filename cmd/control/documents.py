@@ -64,13 +64,35 @@ class ContainerDocument(NodeDocument, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
-class StatusDocument(NodeDocument, frozen=True, kw_only=True):
+class RefusedDocument(NodeDocument, frozen=True, kw_only=True):
+    """A container that got no place."""
+
+    container: str
+    at: str
+    reason: str
+
+
+class RefusalsDocument(NodeDocument, frozen=True, kw_only=True):
+    """The refusals since the daemon's start, and the last one of each of the last containers."""
+
+    count: int
+    last: tuple[RefusedDocument, ...]
+    """The newest first."""
+
+
+class StatusDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):
     """The runtime, pools and containers of one moment."""
 
     runtime: RuntimeDocument
     pools: tuple[PoolDocument, ...]
     containers: tuple[ContainerDocument, ...]
     problems: tuple[str, ...]
+    config_fault: str = ""
+    """The first fault of the configuration as it was read last; empty where that is in force."""
+    state_fault: str = ""
+    """What kept the state from being saved last; empty where nothing did."""
+    refusals: RefusalsDocument | None = None
+    """Left out, as the two faults are, where there is none."""
 
 
 class ContainersDocument(NodeDocument, frozen=True, kw_only=True):

@@ -155,6 +155,8 @@ class Daemon:
         """The configuration in force as it was written: complaints about it name file and line."""
         self.last_reload: ReloadRecord | None = None
         """None where the configuration was never read again."""
+        self.state_fault: Callable[[], str] = str
+        """What kept the state from being saved; empty where nothing did, or none is kept."""
         self.audit = DriftAudit(self.plugin, self._report)
         self.rules = RuleWatch(self.plugin, self._report, clock)
         self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)
@@ -227,10 +229,11 @@ class Daemon:
         except ConfigError as error:
             return error
 
-    def note_reload(self, *, is_good: bool) -> None:
-        """Remember how a reading of the configuration went, and when."""
+    def note_reload(self, fault: str = "") -> None:
+        """Remember how a reading of the configuration went, and when. `fault`: empty for none."""
         before = self.last_reload.good_at if self.last_reload else 0.0
-        self.last_reload = ReloadRecord(is_good, time.time() if is_good else before)
+        first = fault.partition("\n")[0]
+        self.last_reload = ReloadRecord(not fault, before if fault else time.time(), first)
 
     def stop(self) -> None:
         """Leave the runtime. Containers keep what they have."""
@@ -274,7 +277,7 @@ def reload_configuration(
     known = daemon.engine.warnings
 
     def tell(loaded: CheckedConfig, answer: bool | ConfigError) -> None:
-        daemon.note_reload(is_good=not isinstance(answer, ConfigError))
+        daemon.note_reload(str(answer) if isinstance(answer, ConfigError) else "")
         if isinstance(answer, ConfigError):
             _tell_fault(answer, notifier, log)
             return
@@ -296,7 +299,7 @@ def reload_configuration(
             differs = daemon.reconfigure(loaded.config, late=tell_late)
         tell(loaded, differs)
     except PinfoldError as error:
-        daemon.note_reload(is_good=False)
+        daemon.note_reload(str(error))
         _tell_fault(error, notifier, log)
     except UnfinishedError as error:
         log.warning(
@@ -304,12 +307,12 @@ def reload_configuration(
         )
         notifier.reloaded("the new configuration is being put in force")
     except TimeoutError as error:
-        daemon.note_reload(is_good=False)
+        daemon.note_reload(str(error))
         log.error("%s; the old configuration stays in force — reload again", error)
         notifier.reloaded("running with the old configuration: the policy was busy")
     except Exception:
         # Whatever we do wrong with a new configuration, the running containers keep their policy.
-        daemon.note_reload(is_good=False)
+        daemon.note_reload("a fault of ours, which the log has")
         log.exception("event=fault during=reload; the old configuration stays in force")
         notifier.reloaded("running with the old configuration: the changed one was too much for us")
 

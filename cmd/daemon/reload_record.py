@@ -9,3 +9,5 @@ class ReloadRecord(Struct, frozen=True):
     is_good: bool
     good_at: float
     """In seconds since 1970; 0 where every one had a fault."""
+    fault: str = ""
+    """The first fault of the last reading; empty where it had none."""

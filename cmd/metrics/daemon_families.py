@@ -60,6 +60,8 @@ class DaemonLook:
     reconnections: int
     reload: ReloadRecord | None
     """The last reading of the configuration; None where it was never read again."""
+    state_fault: str = ""
+    """What kept the state from being saved last; empty for nothing."""
 
 
 def daemon_families(
@@ -210,6 +212,11 @@ def _health_families(look: DaemonLook) -> Iterator[Metric]:
             "pinfold_config_last_reload_timestamp_seconds",
             "Time of the last reading of the configuration that found no fault; 0: there was none.",
             0.0 if reload is None else reload.good_at,
+        ),
+        (
+            "pinfold_state_last_save_successful",
+            "0 while the state could not be saved.",
+            int(not look.state_fault),
         ),
         (
             "pinfold_nri_connected",

@@ -98,6 +98,7 @@ class MetricPages:
             is_connected=plugin.wait_until_ready(0),
             reconnections=max(0, self._daemon.tally.connections - 1),
             reload=self._daemon.last_reload,
+            state_fault=self._daemon.state_fault(),
         )
         families: Iterable[Metric] = ()
         if self._is_shown(OWN):

@@ -65,6 +65,10 @@ class StateKeeper:
         if not self._is_changed.is_set():
             self._is_changed.set()
 
+    def fault(self) -> str:
+        """The fault that kept the state from being saved last; empty where it was saved."""
+        return self._complaint
+
     def start(self, plugin: Front) -> None:
         """Begin to save what `plugin` has."""
         self._thread = threading.Thread(
@@ -95,9 +99,8 @@ class StateKeeper:
                     save()
                 except Exception:
                     # Whatever cannot be saved of one moment, the next one may be.
-                    self._log.exception(
-                        "%s: a fault of ours — the state is not saved", self._folder
-                    )
+                    self._complaint = f"{self._folder}: a fault of ours — the state is not saved"
+                    self._log.exception("%s", self._complaint)
                 self._cost_seconds = time.thread_time() - begun
 
     def _save(self, plugin: Front) -> None:

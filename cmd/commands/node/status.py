@@ -15,6 +15,7 @@ from ...control.control_option import control_option
 from ...control.documents import (
     ContainerDocument,
     PoolDocument,
+    RefusalsDocument,
     StatusDocument,
 )
 from ...report.console import table_lines
@@ -25,6 +26,9 @@ from .document_text import ids_text, pin_text
 from .watch_option import watch, watch_option
 
 _BAR_WIDTH: Final = 10
+_REFUSALS_SHOWN: Final = 3
+_REASON_CHARACTERS: Final = 160
+"""Enough for what is short, or the first rule; `explain` has all of it."""
 _POOL_HEAD: Final = ("pool", "use", "cpus", "exclusive", "shared", "free", "memory", "containers")
 _CONTAINER_HEAD: Final = ("container", "pool", "kind", "cpus", "memory", "kernel", "reason")
 
@@ -71,6 +75,12 @@ def _lines(status: StatusDocument) -> Iterator[str]:
     state = "connected" if runtime.connected else "not connected"
     yield escaped(f"runtime: {name} ({runtime.kind}), {state}")
     yield from (escaped(f"problem: {one}") for one in status.problems)
+    if status.config_fault:
+        # How to mend it is long, and in the log.
+        fault = status.config_fault.partition(" — ")[0]
+        yield escaped(f"problem: {fault}; the old configuration stays in force, see the log")
+    if status.state_fault:
+        yield escaped(f"problem: {status.state_fault}")
     yield ""
     yield from table_lines(_POOL_HEAD, [_pool_row(one) for one in status.pools])
     yield ""
@@ -78,9 +88,21 @@ def _lines(status: StatusDocument) -> Iterator[str]:
     yield from table_lines(_CONTAINER_HEAD, [_container_row(one) for one in ordered])
     for one in ordered:
         yield from (escaped(f"problem: {one.container}: {problem}") for problem in one.problems)
+    if status.refusals is not None:
+        yield from map(escaped, _refusal_lines(status.refusals))
     drifted = [one for one in status.containers if one.drift]
     if drifted:
         yield f"{len(drifted)} not as intended: see 'pinfold audit'"
+
+
+def _refusal_lines(refusals: RefusalsDocument) -> Iterator[str]:
+    """How many containers were refused, and the last few with the beginning of the reason."""
+    yield f"refused since the start: {refusals.count}; see 'pinfold explain'"
+    for one in refusals.last[:_REFUSALS_SHOWN]:
+        reason = one.reason
+        if len(reason) > _REASON_CHARACTERS:
+            reason = f"{reason[:_REASON_CHARACTERS]}…"
+        yield f"  {one.container} at {one.at}: {reason}"
 
 
 def _pool_row(pool: PoolDocument) -> Sequence[str]:

@@ -80,6 +80,39 @@ def test_document_for_tools_is_that_of_the_contract(node: AskedNode) -> None:
     }
 
 
+def test_what_is_not_well_beside_the_containers_is_shown(tmp_path: Path) -> None:
+    node = AskedNode(tmp_path)
+    node.start()
+    try:
+        for name in ("a", "b", "c", "d", "e", "f", "f"):
+            node.refusal(guaranteed(name, 8000))
+        status = json.loads(pinfold(node, "status", "-o", "json").output)
+        assert "config_fault" not in status
+        assert "state_fault" not in status
+        node.daemon.note_reload("p.yaml:1: odd — accepted: even\np.yaml:2: more")
+        saved = "/state: No space left on device — the state is not saved"
+        node.daemon.state_fault = lambda: saved
+        lines = pinfold(node, "status").output.splitlines()
+        assert lines[1:3] == [
+            "problem: p.yaml:1: odd; the old configuration stays in force, see the log",
+            f"problem: {saved}",
+        ]
+        head, *shown = lines[lines.index("refused since the start: 7; see 'pinfold explain'") :]
+        assert head
+        assert [line.split()[0] for line in shown] == [f"default/{one}/{one}" for one in "fed"]
+        assert all("Z: no pool has room for 8 exclusive CPUs, 1 Gi" in one for one in shown)
+        assert all(len(line) < 250 for line in shown)
+        status = json.loads(pinfold(node, "status", "-o", "json").output)
+        assert status["config_fault"] == "p.yaml:1: odd — accepted: even"
+        assert status["state_fault"] == saved
+        assert status["refusals"]["count"] == 7
+        assert [one["container"] for one in status["refusals"]["last"]] == [
+            f"default/{one}/{one}" for one in "fedcb"
+        ]
+    finally:
+        node.stop()
+
+
 def test_idle_cpus_are_told_of_those_who_may_use_them() -> None:
     engine = Engine(machine_from_spec("socket:1 numa:2 core:4 mem:4G"), config())
     for name, level in (("wide", "socket"), ("plain", "numa")):

@@ -71,6 +71,14 @@ def test_the_last_refusals_are_kept_the_newest_first() -> None:
     assert journal.refusals[0].at == REFUSALS_MAX + 1
 
 
+def test_refusals_are_counted_but_those_that_are_only_listed_again() -> None:
+    journal = DecisionJournal(Clock())
+    for event in ("create", "create", "synchronize", "update"):
+        journal(decided("a", event, refused="full"))
+    journal(decided("b"))
+    assert journal.refused == 3
+
+
 def test_the_runtime_is_the_one_that_was_connected_last() -> None:
     journal = DecisionJournal()
     assert journal.runtime == ""

@@ -65,8 +65,11 @@ def test_what_was_said_to_stay_in_force_does(
         "reconfigure: the policy is busy for more than 1.0 s; the old configuration stays in force"
         " — reload again"
     ]
+    assert daemon.last_reload is not None
+    assert daemon.last_reload.fault == said(caplog)[0].partition(";")[0]
     reload(daemon, NEW)
     assert daemon.engine.config == NEW
+    assert (daemon.last_reload.is_good, daemon.last_reload.fault) == (True, "")
 
 
 Slow = Callable[[], threading.Event]

@@ -184,6 +184,7 @@ def test_broken_rules_are_counted_by_kind_and_level(counts: EventCounts) -> None
                 is_connected=False,
                 reconnections=2,
                 reload=ReloadRecord(is_good=False, good_at=7.0),
+                state_fault="/var/lib/pinfold: No space left on device — the state is not saved",
             )
         )
     )
@@ -194,6 +195,7 @@ def test_broken_rules_are_counted_by_kind_and_level(counts: EventCounts) -> None
     assert found["pinfold_nri_reconnects_total"][()] == 2
     assert found["pinfold_config_last_reload_successful"][()] == 0
     assert found["pinfold_config_last_reload_timestamp_seconds"][()] == 7
+    assert found["pinfold_state_last_save_successful"][()] == 0
 
 
 def test_wishes_that_are_not_met_are_counted_beside_rules_and_name_nobody(

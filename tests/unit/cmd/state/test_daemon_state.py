@@ -695,6 +695,25 @@ def test_folder_that_cannot_be_written_is_told_once(
     assert [one.getMessage() for one in caplog.records] == [
         f"{tmp_path}/none: No such file or directory — the state is not saved"
     ]
+    assert keeper.fault() == caplog.messages[0]
+
+
+def test_of_a_fault_nothing_is_told_any_more_once_the_state_is_saved(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    runtime = EmbeddedRuntime()
+    keeper = StateKeeper(folder, LOG, pause_seconds=0)
+    daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
+    keeper.start(daemon.plugin)
+    daemon.start()
+    assert runtime.wait_until_synchronized(5)
+    assert not start_pods(runtime, [mixed("one")], 8 << 30)
+    assert eventually(lambda: bool(keeper.fault()))
+    claim_folder(folder)
+    assert not start_pods(runtime, [mixed("two")], 8 << 30)
+    daemon.plugin.settle()
+    keeper.stop()
+    daemon.stop()
+    assert keeper.fault() == ""
 
 
 def test_a_folder_that_was_deleted_meanwhile_is_made_and_claimed_anew(
@@ -737,6 +756,7 @@ def test_a_fault_of_ours_ends_no_saving(caplog: pytest.LogCaptureFixture) -> Non
     for name in ("one", "two"):
         assert not start_pods(runtime, [mixed(name)], 8 << 30)
         assert "a fault of ours — the state is not saved" in saved.get(timeout=5).getMessage()
+    assert "a fault of ours — the state is not saved" in keeper.fault()
     keeper.stop()
     daemon.stop()
     LOG.removeHandler(handler)
