@@ -89,7 +89,7 @@ def command(
         if client is not None and is_applied
         else None
     )
-    click.echo(_as_json(found, done) if output == "json" else _as_text(found, done))
+    click.echo(_as_json(found, done) if output == "json" else _as_text(found, done, budget))
     if done is not None and done.stopped:
         raise click.exceptions.Exit(_STOPPED)
 
@@ -122,8 +122,8 @@ def _applied(
     return _Applied(len(plan.moves))
 
 
-def _as_text(plan: RebalancePlan, done: _Applied | None) -> str:
-    lines = [_plan_text(plan)]
+def _as_text(plan: RebalancePlan, done: _Applied | None, budget: RebalanceBudget) -> str:
+    lines = [_plan_text(plan, budget)]
     if done is not None:
         lines.append(f"made: {_count(done.moves, 'move')} of {len(plan.moves)}")
         if done.stopped:
@@ -132,10 +132,12 @@ def _as_text(plan: RebalancePlan, done: _Applied | None) -> str:
     return "\n".join(lines)
 
 
-def _plan_text(plan: RebalancePlan) -> str:
+def _plan_text(plan: RebalancePlan, budget: RebalanceBudget) -> str:
     before = weight_text(plan.score, plan.scale)
     if not plan.moves:
-        return f"satisfied weight: {before}; no move is worth it"
+        # Whether some would be is not asked where none may be made.
+        reason = "the budget allows no move" if budget.moves == 0 else "no move is worth it"
+        return f"satisfied weight: {before}; {reason}"
     after = weight_text(plan.score_after, plan.scale)
     moves, cpusets = _count(len(plan.moves), "move"), _count(plan.changed_cpusets, "cpuset")
     migrated = bytes_text(plan.migrated_bytes) if plan.migrated_bytes else "nothing"
