@@ -7,7 +7,9 @@ from typing import Final
 from ....topology.model.machine import Level
 from ...configuration.config import Config, OnUnsatisfiable
 from ...model.container import Container
+from ...model.selector_operator import LabelOperator
 from ...text.errors import Problem
+from .label_selector import LabelRequirement, LabelSelector
 from .rule_set import PlacementRules, RequiredTerm
 from .rule_text import placement_rules
 from .term import Term
@@ -24,6 +26,7 @@ _INNER: Final[Mapping[Level, frozenset[Level]]] = {
 _LEAVE_OUT: Final = "leave it out"
 _REFUSED: Final = "under 'on-unsatisfiable: fail' this one is refused then"
 _UNLESS_OTHERS: Final = ", unless another pod has such a container"
+_ONE_OUT: Final = "leave one of them out, also of mismatchLabelKeys"
 
 
 def reviewed_rules(containers: Sequence[Container], config: Config) -> Iterator[Problem]:
@@ -82,6 +85,33 @@ def _review_terms(rules: PlacementRules, owner: Container) -> Iterator[Problem]:
                 " those count that both are about"
             )
             yield term_finding(term, owner, what, "write one term where the same are meant")
+    terms = [rule.term for rule in rules.required] + [rule.term for rule in rules.preferred]
+    for term in terms:
+        if is_written(term) and term.selector is not None:
+            yield from _review_selector(term, term.selector, owner)
+
+
+def _review_selector(term: Term, selector: LabelSelector, owner: Container) -> Iterator[Problem]:
+    """Advice about requirements of one label that no value of it can fulfil together."""
+    by_key: dict[str, list[LabelRequirement]] = {}
+    for one in selector.requirements:
+        by_key.setdefault(one.key, []).append(one)
+    for key, some in by_key.items():
+        if not _can_be_met(some):
+            what = f"is about nobody: no label {key} can be {' and '.join(map(str, some))}"
+            yield term_finding(term, owner, what, _ONE_OUT)
+
+
+def _can_be_met(requirements: Sequence[LabelRequirement]) -> bool:
+    """Whether some value of their one label, or its absence, fulfils all of these."""
+    if all(one.holds({}) for one in requirements):
+        return True
+    if any(one.operator is LabelOperator.DOES_NOT_EXIST for one in requirements):
+        return False
+    wanted = [{*one.values} for one in requirements if one.operator is LabelOperator.IN]
+    unwanted = [one.values for one in requirements if one.operator is LabelOperator.NOT_IN]
+    # Of all other values there are always some.
+    return not wanted or bool(wanted[0].intersection(*wanted[1:]).difference(*unwanted))
 
 
 def _review_siblings(

@@ -96,6 +96,56 @@ def test_several_required_affinities_differ_under_strict() -> None:
     assert "under 'kubeCompat: strict' only those count that both are about" in found
 
 
+RACK = "pinfold.dev/rack"
+
+
+@pytest.mark.parametrize(
+    ("fields", "both"),
+    [
+        pytest.param(
+            f"labelSelector: {{matchLabels: {{{RACK}: a}}}}, mismatchLabelKeys: [{RACK}]",
+            f"{RACK}=a and {RACK} not in (a)",
+            id="a value, and another one than its own, which it is",
+        ),
+        pytest.param(
+            f"labelSelector: {{matchLabels: {{{RACK}: b}}}}, mismatchLabelKeys: [{RACK}]",
+            "",
+            id="a value that is another one than its own",
+        ),
+        pytest.param(
+            "labelSelector: {matchLabels: {x: y}, matchExpressions: ["
+            "{key: x, operator: In, values: [z, v]}, {key: w, operator: Exists}]}",
+            "x=y and x in (z, v)",
+            id="two values",
+        ),
+        pytest.param(
+            "labelSelector: {matchExpressions: [{key: x, operator: Exists},"
+            " {key: x, operator: DoesNotExist}]}",
+            "x exists and no x",
+            id="there and not there",
+        ),
+        pytest.param(
+            "labelSelector: {matchExpressions: [{key: x, operator: Exists},"
+            " {key: x, operator: NotIn, values: [y]}]}",
+            "",
+            id="any value but one",
+        ),
+        pytest.param(
+            "labelSelector: {matchExpressions: [{key: x, operator: DoesNotExist},"
+            " {key: x, operator: NotIn, values: [y]}]}",
+            "",
+            id="not there at all",
+        ),
+    ],
+)
+def test_a_selector_that_no_label_can_fulfil_is_about_nobody(fields: str, both: str) -> None:
+    found = of_pod(apart=f"{fields}, topologyKey: numa")
+    label = both.partition(" ")[0].partition("=")[0]
+    where = "advice: affinity.pinfold.dev/pod of default/pod/main:3:0"
+    told = [f"{where}: is about nobody: no label {label} can be {both}"] if both else []
+    assert [one.partition(" — ")[0] for one in found] == told
+
+
 def test_rules_of_the_configuration_alone_are_not_reviewed() -> None:
     config = "racks: {a: {socket: {enabled: true}, numa: {enabled: true}}}"
     assert of_pod(apart=f"{WEB}, topologyKey: core", config=config) == []
