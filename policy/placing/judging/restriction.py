@@ -18,6 +18,8 @@ TOLD_MAX: Final = 16
 """So many rules that do not hold at a container, or do not count for it, are told."""
 _NAMES_SHOWN: Final = 4
 _TOGETHER: Final = "in one "
+_OWNER: Final = "its owner "
+_OWNERS: Final = "its owners "
 _AND_MORE: Final = re.compile(r" and ([0-9]{1,9}) more\Z")
 
 
@@ -64,7 +66,12 @@ class Restriction(Struct, frozen=True, kw_only=True):
     def reason(self) -> str:
         """The reason why the rule is broken where it is."""
         blockers = self.blocker_names or names_text(self.blockers)
-        return together_text(self.level, blockers) if blockers else f"it wants {self.wanted}"
+        if not blockers:
+            return f"it wants {self.wanted}"
+        if not self.is_own:
+            # Whoever is told of somebody's rule is itself whom that one must not be with.
+            blockers = f"{_OWNERS if len(self.blockers) > 1 else _OWNER}{blockers}"
+        return together_text(self.level, blockers)
 
     @property
     def unmet_text(self) -> str:
@@ -198,7 +205,7 @@ def named_in(reasons: Iterable[str]) -> tuple[set[str], int]:
     """The names in texts of `together_text`, and how many more there are."""
     names, more = set[str](), 0
     for reason in reasons:
-        shown = reason.partition(" with ")[2]
+        shown = reason.partition(" with ")[2].removeprefix(_OWNER).removeprefix(_OWNERS)
         # Kubernetes allows no blanks in names; other clients of a runtime do.
         if counted := _AND_MORE.search(shown):
             shown = shown[: counted.start()]

@@ -46,7 +46,7 @@ def test_a_resident_makes_way_though_the_rule_of_another_holds_nowhere(
     it = container_of("it", 1, shares=True)
     placed(engine, it)
     (told,) = engine.decisions[it.id].unmet
-    assert told.endswith(": in one NUMA node with default/hopeless/main")
+    assert told.endswith(": in one NUMA node with its owner default/hopeless/main")
     assert not CpuSet.parse(cpus(engine, sharer)) & CpuSet.parse(cpus(engine, it))
     engine.check()
 
@@ -74,7 +74,7 @@ def test_no_rule_of_those_that_make_way_for_another_is_told() -> None:
         placed(engine, one)
     it = container_of("it", 1, apart(term("cluster", "sharer")), shares=True)
     (told,) = engine.create(it).unmet
-    assert told.endswith(": in one core with default/stays/main")
+    assert told.endswith(": in one core with its owner default/stays/main")
     assert not any(
         "default/it/" in text for one in sharers for text in engine.decisions[one.id].unmet
     )
@@ -92,7 +92,7 @@ def test_a_resident_makes_way_where_two_other_rules_exclude_each_other() -> None
     it = container_of("it", 1, near(term("numa", "second")), shares=True)
     placed(engine, it)
     (told,) = engine.decisions[it.id].unmet
-    assert told.endswith(": in one NUMA node with default/second/main")
+    assert told.endswith(": in one NUMA node with its owner default/second/main")
     assert not CpuSet.parse(cpus(engine, friend)) & CpuSet.parse(cpus(engine, it))
 
 

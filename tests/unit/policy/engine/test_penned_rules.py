@@ -82,11 +82,14 @@ def test_of_those_in_its_pen_a_container_is_told_whose_parts_are_near_its_own() 
     rule = "anti-affinity at cluster to app=web (affinity.pinfold.dev/pod:1) of default/front/"
     for again in (engine, engine.reconfigured(engine.config)[0]):
         told = {one: decision.unmet for one, decision in again.decisions.items()}
-        text = "one: in one cluster with default/front"
+        beside = "in one cluster with"
         assert told == {
-            "one": (f"{rule}{text}/two",),
+            "one": (f"{rule}one: {beside} default/front/two",),
             "own": (),
-            "two": (f"{rule}two: in one cluster with default/front/one", f"{rule}{text}/one"),
+            "two": (
+                f"{rule}two: {beside} default/front/one",
+                f"{rule}one: {beside} its owner default/front/one",
+            ),
         }
 
 

@@ -116,7 +116,10 @@ def test_who_joins_a_pen_is_told_of_a_stranger_beside_any_part_of_it() -> None:
 FIRM = [
     pytest.param(apart(term("numa", "shy")), None, "with default/shy/main", id="a rule of its own"),
     pytest.param(
-        None, apart(term("numa", **called("rest"))), "with default/shy/main", id="a stranger's rule"
+        None,
+        apart(term("numa", **called("rest"))),
+        "with its owner default/shy/main",
+        id="a stranger's rule",
     ),
     pytest.param(near(term("socket", "friend")), None, "a container that it is about", id="alone"),
 ]
@@ -373,7 +376,8 @@ def test_who_comes_beside_a_part_of_a_pen_on_which_nobody_meant_runs_is_told_of_
     shy = container_of("shy", 1, rules)
     assert placed(engine, shy) == "5"
     (told,) = engine.decisions[shy.id].unmet
-    assert told.endswith("in one core with default/pod/rest")
+    whose = "" if rules_of_rest is None else "its owner "
+    assert told.endswith(f"in one core with {whose}default/pod/rest")
     assert bool(engine.decisions[rest.id].unmet) is (rules is None)
 
 

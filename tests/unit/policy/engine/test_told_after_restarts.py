@@ -15,7 +15,7 @@ TEXT = (
     "anti-affinity at numa to app=web (affinity.pinfold.dev/pod:1) of default/alone/main:"
     " in one NUMA node with default/web/main"
 )
-AT_WEB = TEXT.replace("with default/web", "with default/alone")
+AT_WEB = TEXT.replace("with default/web", "with its owner default/alone")
 
 
 def unmet(engine: Engine, *containers: Container) -> list[tuple[str, ...]]:

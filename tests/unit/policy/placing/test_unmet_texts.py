@@ -7,7 +7,7 @@ from pinfold.policy.model.container import ContainerId
 from pinfold.policy.placing.judging.restriction import Restriction
 from pinfold.policy.placing.judging.unmet_texts import as_told, joined
 from pinfold.topology.model.machine import Level
-from tests.unit.policy.engine.ruled_pods import container_of
+from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
 
 
 def rule(text: str, *others: str, wanted: str = "") -> Restriction:
@@ -111,3 +111,26 @@ def test_a_rule_is_told_by_a_text_of_its_owner_alone(owner: str, is_told: bool) 
     assert one.is_told(["y of default/me/main: it wants z", text("x", paths("a"))]) is is_told
     assert one.is_told_by(text("x", paths("a"))) is is_told
     assert not one.is_told([])
+
+
+def test_a_rule_of_another_one_says_that_he_is_its_owner() -> None:
+    """Whoever is told of it stands in its way: it would seem to be beside anybody else."""
+    one, more = (replace(rule("x", *some), is_own=False) for some in ("a", "ab"))
+    assert one.unmet_text == text("x", f"its owner {paths('a')}")
+    assert more.unmet_text == text("x", f"its owners {paths('ab')}")
+    for restriction in (one, more):
+        assert as_told([restriction.unmet_text], [restriction]) == (restriction.unmet_text,)
+    # As an earlier version told it.
+    assert as_told([text("x", paths("a"))], [one]) == (text("x", paths("a")),)
+    assert as_told([text("x", f"its owner {paths('b')}")], [one]) == (one.unmet_text,)
+
+
+def test_who_breaks_the_rule_of_a_resident_and_that_one_are_told_of_each_other() -> None:
+    engine = engine_of("socket:1 numa:1 core:4 mem:4G", onUnsatisfiable="degrade")
+    for one in (container_of("shy", 0.1, apart(term("socket", "it"))), container_of("it", 0.1)):
+        engine.create(one)
+    rule_text = "anti-affinity at socket to app=it (affinity.pinfold.dev/pod:1)"
+    assert [decision.unmet for decision in engine.decisions.values()] == [
+        (f"{rule_text} of default/shy/main: in one socket with default/it/main",),
+        (f"{rule_text} of default/shy/main: in one socket with its owner default/shy/main",),
+    ]
