@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -196,6 +196,7 @@ def command(
     try:
         attendants.serve()
         if access.embedded is not None:
+            _warn(_devices_not_given(pods), log)
             _run_pods(access.embedded, pods, memory_bytes(found))
         reload = partial(attendants.reload, load, notifier)
         ended = daemon.run(notifier, reload, logs.toggle_debug)
@@ -290,6 +291,17 @@ def _read_pods(paths: Sequence[Path], runtime: str) -> list[PodSpec]:
     from ..policy.manifests.manifest import parse_manifests
 
     return [pod for path in paths for pod in parse_manifests(read_file(path), str(path))]
+
+
+def _devices_not_given(pods: Iterable[PodSpec]) -> Iterator[str]:
+    for pod in pods:
+        for one in (*pod.init_containers, *pod.containers):
+            if wanted := ", ".join([*one.devices, *one.claims]):
+                path = f"{pod.namespace}/{pod.name}/{one.name}"
+                yield (
+                    f"{path}: {wanted}: the embedded runtime has no devices, it is placed without"
+                    " — see with 'pinfold simulate' where it would be beside them"
+                )
 
 
 def _run_pods(runtime: EmbeddedRuntime, pods: list[PodSpec], machine_memory: int | None) -> None:

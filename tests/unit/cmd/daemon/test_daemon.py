@@ -177,6 +177,21 @@ def test_embedded_runtime_runs_the_pods_of_manifests(tmp_path: Path, start: Star
     ]
 
 
+def test_devices_that_the_embedded_runtime_does_not_give_are_told(
+    tmp_path: Path, start: Start
+) -> None:
+    wants = PODS.replace("cpu: 2, memory: 100M", "cpu: 2, memory: 100M, example.com/gpu: 1")
+    (tmp_path / "pods.yaml").write_text(wants)
+    daemon = start("--runtime=embedded", f"--manifest={tmp_path}/pods.yaml")
+    deadline = time.monotonic() + SECONDS
+    while "container=alone" not in daemon.log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert daemon.end() == 0
+    (warning,) = [line for line in daemon.log.read_text().splitlines() if "example.com" in line]
+    assert "WARNING default/web/alone: example.com/gpu: the embedded runtime has no dev" in warning
+
+
 def test_refused_container_of_a_manifest_stops_no_other(tmp_path: Path, start: Start) -> None:
     large = PODS.replace("name: web", "name: large").replace("name: alone", "name: vast")
     large = large.replace(
