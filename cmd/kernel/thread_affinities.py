@@ -18,6 +18,9 @@ from ...topology.sets.cpuset import CpuSet, IdListError
 from .cgroup_usage import container_folders
 
 _ALLOWED: Final = re.compile(rb"^Cpus_allowed_list:[ \t]*([0-9,-]+)", re.MULTILINE)
+_LINKS_WITHOUT_FOLDERS: Final = 2
+"""Of a folder: its own name and its dot; each folder in it is one more, but in file systems that do
+not count them and always say one. Source: Linux, fs/kernfs/inode.c; find(1), -noleaf."""
 _THREADS_MAX: Final = 65536
 """Of all containers together; further ones are not looked at."""
 
@@ -53,13 +56,26 @@ def folder_affinities(root: Path, folder: Path, threads_max: int) -> Mapping[Cpu
 
 def _processes(folder: Path) -> Iterator[int]:
     """Processes of a cgroup and of those that the container made below it."""
-    for file in (folder / "cgroup.procs", *sorted(folder.glob("*/**/cgroup.procs"))):
-        try:
-            text = file.read_text(encoding="ascii")
-        except OSError:
-            # It ended meanwhile, or threads are spread over cgroups of their own there.
-            continue
-        yield from map(int, filter(str.isdecimal, text.split()))
+    # Not by `Path`: its patterns take longer than the kernel does.
+    waiting = [os.fspath(folder)]
+    while waiting:
+        here, text = waiting.pop(), b""
+        # It may have ended, or threads are spread over cgroups of their own there.
+        with suppress(OSError), open(f"{here}/cgroup.procs", "rb") as file:
+            text = file.read()
+        yield from map(int, filter(bytes.isdigit, text.split()))
+        waiting += sorted(_inside(here), reverse=True)
+
+
+def _inside(cgroup: str) -> list[str]:
+    """The cgroups in a cgroup; hardly any container makes some."""
+    with suppress(OSError):
+        # Each has dozens of files, of which none need be looked at where no folder is among them.
+        if os.stat(cgroup).st_nlink == _LINKS_WITHOUT_FOLDERS:
+            return []
+        with os.scandir(cgroup) as entries:
+            return [one.path for one in entries if one.is_dir(follow_symlinks=False)]
+    return []
 
 
 def _threads(tasks: str) -> Iterator[str]:

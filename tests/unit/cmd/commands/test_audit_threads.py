@@ -50,12 +50,13 @@ def audit(node: AskedNode, root: Path, *arguments: str) -> Result:
 def test_threads_of_all_processes_of_a_container_are_counted(tmp_path: Path) -> None:
     add_process(tmp_path, f"kubepods/podx/{ID}", 10, {10: "4-6", 11: "4"})
     add_process(tmp_path, f"kubepods/podx/{ID}/inner", 20, {20: "4", 21: "4-6"})
+    add_process(tmp_path, f"kubepods/podx/{ID}/outer/inner", 40, {40: "5"})
     add_process(tmp_path, "system.slice/sshd.service", 30, {30: "0-7"})
     with (tmp_path / f"sys/fs/cgroup/kubepods/podx/{ID}/cgroup.procs").open("a") as file:
         # One that ended meanwhile, and no process at all.
         file.write("99\nodd\n")
     assert read_affinities(tmp_path, [ID]) == {
-        ID: {CpuSet.parse("4-6"): 2, CpuSet.parse("4"): 2},
+        ID: {CpuSet.parse("4-6"): 2, CpuSet.parse("4"): 2, CpuSet.parse("5"): 1},
     }
 
 
