@@ -23,6 +23,8 @@ class SavedStates:
         self._pods = SavedPods(text_bytes_max)
         self._seen: Snapshot | None = None
         """The snapshot of the pods that are kept; None: there was none, or a fault ended a look."""
+        self._untold: Collection[ContainerId] = ()
+        """Containers in it that nobody told any cpus: they run on others as others come and go."""
         self._machine: tuple[Machine, SavedMachine] | None = None
         self._config: tuple[Config, Mapping[str, object]] | None = None
 
@@ -39,8 +41,9 @@ class SavedStates:
         if before is None:
             self._pods = SavedPods(self._text_bytes_max)
         gone = [one for one in before.grants if one not in snapshot.grants] if before else []
-        placed = _placed(snapshot, courtesy.among(_changed(before, snapshot)))
-        pods = self._pods.follow(placed, gone, courtesy)
+        changed = _changed(before, snapshot, self._untold)
+        self._untold = _untold(snapshot, changed)
+        pods = self._pods.follow(_placed(snapshot, courtesy.among(changed)), gone, courtesy)
         self._seen = snapshot
         return State(
             machine=self._machine[1],
@@ -60,8 +63,13 @@ def saved_machine(machine: Machine) -> SavedMachine:
     )
 
 
-def _changed(before: Snapshot | None, after: Snapshot) -> Collection[ContainerId]:
-    """Containers that may have to be saved otherwise than they were, in their order."""
+def _changed(
+    before: Snapshot | None, after: Snapshot, untold: Iterable[ContainerId]
+) -> Collection[ContainerId]:
+    """Containers that may have to be saved otherwise than they were, each once.
+
+    `untold`: those that nobody had told any cpus before; they are among them.
+    """
     grants, told = after.grants, after.pinnings
     if before is None or before.tree is not after.tree or before.pod_sizes != after.pod_sizes:
         return grants
@@ -72,10 +80,15 @@ def _changed(before: Snapshot | None, after: Snapshot) -> Collection[ContainerId
             *changed_ids(before.containers, after.containers, grants),
             # They tell which rules do not hold.
             *changed_ids(before.decisions, after.decisions, grants),
-            # Whom nobody tells any cpus runs on others as others come and go.
-            *(one for one in grants if one not in told or not told[one].cpus),
+            *(one for one in untold if one in grants),
         )
     )
+
+
+def _untold(snapshot: Snapshot, ids: Iterable[ContainerId]) -> Collection[ContainerId]:
+    """Containers that nobody tells any cpus, out of some."""
+    told = snapshot.pinnings
+    return [one for one in ids if one not in told or not told[one].cpus]
 
 
 def _placed(snapshot: Snapshot, ids: Iterable[ContainerId]) -> Iterator[PlacedContainer]:
