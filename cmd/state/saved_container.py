@@ -233,6 +233,28 @@ def saved_container(
     )
 
 
+def saved_again(
+    placed: PlacedContainer, before: PlacedContainer, saved: SavedContainer
+) -> SavedContainer | None:
+    """A container to be saved that was saved before with its texts, in a pod with the same labels.
+
+    `before`: what `saved` was made of. None where it has another grant, or other rules are unmet.
+    """
+    if (
+        placed.container is not before.container
+        or placed.grant is not before.grant
+        or placed.pool is not before.pool
+        or placed.unmet != before.unmet
+        or placed.pod_size != before.pod_size
+    ):
+        return None
+    return replace(
+        saved,
+        cpus=None if placed.cpus is None else str(placed.cpus),
+        mems=None if placed.mems is None else str(placed.mems),
+    )
+
+
 def _resources(saved: SavedResources) -> Resources:
     return Resources(
         cpu_request_milli=saved.cpu_request_milli,

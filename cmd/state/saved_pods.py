@@ -1,6 +1,6 @@
 """Saved pods of a node: the placement of all, and the texts of those for which there is room."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -8,7 +8,15 @@ from msgspec import Struct
 
 from ...nri.dispatch.courtesy import ALONE, Courtesy
 from ...policy.model.container import Container, ContainerId, PodId
-from .saved_container import PlacedContainer, SavedPod, bare_pod, saved_container, saved_pod
+from .saved_container import (
+    PlacedContainer,
+    SavedContainer,
+    SavedPod,
+    bare_pod,
+    saved_again,
+    saved_container,
+    saved_pod,
+)
 
 TEXT_BYTES_MAX: Final = 4 << 20
 """Of annotations, labels, tags and hints of all pods. Strangers write them, up to 250 KB in a pod;
@@ -30,6 +38,10 @@ class _Look(Struct, kw_only=True):
     """What the texts take; None where nobody had to know."""
     saved: SavedPod | None = None
     """With all of the containers' present placement, or yet to be made."""
+    last_placed: Sequence[PlacedContainer] = ()
+    last_saved: Sequence[SavedContainer] = ()
+    """The containers when they were last saved with their texts, and how: of most of those that
+    are not as they were, the cpus alone are others."""
 
 
 class SavedPods:
@@ -125,6 +137,8 @@ class SavedPods:
         """Thousands of annotations are looked at once, not whenever something is saved."""
         pod = placed[0].container.pod
         known = self._known.get(pod_id)
+        last_placed: Sequence[PlacedContainer] = ()
+        last_saved: Sequence[SavedContainer] = ()
         if known is None or known.placed[0].container.pod is not pod:
             fresh = saved_pod(pod)
             pod_characters = _length(fresh.labels) + _length(fresh.annotations)
@@ -136,10 +150,16 @@ class SavedPods:
             return known
         else:
             texts, pod_characters = known.texts, known.pod_characters
+            last_placed, last_saved = known.last_placed, known.last_saved
         texts_of_all = [_characters(one.container, pod.labels) for one in placed]
         characters = pod_characters + sum(texts_of_all)
         return _Look(
-            placed=placed, texts=texts, pod_characters=pod_characters, characters=characters
+            placed=placed,
+            texts=texts,
+            pod_characters=pod_characters,
+            characters=characters,
+            last_placed=last_placed,
+            last_saved=last_saved,
         )
 
 
@@ -164,10 +184,16 @@ def _saved(look: _Look, *, is_cut: bool) -> SavedPod:
 def _whole(look: _Look) -> SavedPod:
     pod = look.placed[0].container.pod
     look.texts = look.texts or saved_pod(pod)
-    containers = tuple(
-        saved_container(one, with_texts=True, labels=pod.labels) for one in look.placed
-    )
-    return msgspec.structs.replace(look.texts, containers=containers)
+    pairs = zip(look.last_placed, look.last_saved, strict=True)
+    last = {one.container.id: (one, saved) for one, saved in pairs}
+    containers: list[SavedContainer] = []
+    for one in look.placed:
+        before = last.get(one.container.id)
+        again = None if before is None else saved_again(one, *before)
+        containers.append(again or saved_container(one, with_texts=True, labels=pod.labels))
+    saved = msgspec.structs.replace(look.texts, containers=tuple(containers))
+    look.last_placed, look.last_saved = look.placed, saved.containers
+    return saved
 
 
 def _bare(look: _Look) -> SavedPod:

@@ -183,6 +183,24 @@ def test_pods_to_which_nothing_happened_are_the_same_objects() -> None:
     assert states.of(engine.snapshot()).config is after.config
 
 
+def test_a_container_of_which_the_cpus_alone_changed_is_otherwise_as_it_was_saved() -> None:
+    engine, states = Engine(MACHINE, CONFIG), SavedStates()
+
+    def start(name: str, resources: Resources) -> None:
+        pod = Pod(id=PodId(name), name=name, qos=QosClass.GUARANTEED)
+        engine.create(Container(id=ContainerId(name), name=name, pod=pod, resources=resources))
+
+    start("shared", Resources(cpu_request_milli=100))
+    (before,) = states.of(engine.snapshot()).pods[0].containers
+    for number in range(4):
+        start(f"own{number}", Resources(cpu_request_milli=2000, cpu_limit_milli=2000))
+    saved = {one.id: one for pod in states.of(engine.snapshot()).pods for one in pod.containers}
+    after = saved["shared"]
+    assert after.cpus != before.cpus
+    assert replace(after, cpus=before.cpus) == before
+    assert after.resources is before.resources
+
+
 def test_what_was_not_looked_at_for_a_fault_is_looked_at_the_next_time() -> None:
     """Wherever the look ended: nothing is missing, and nothing is there that is gone."""
     for number in range(1, 13):
