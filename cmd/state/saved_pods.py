@@ -22,6 +22,12 @@ TEXT_BYTES_MAX: Final = 4 << 20
 """Of annotations, labels, tags and hints of all pods. Strangers write them, up to 250 KB in a pod;
 the grants, for which the file is there, are small and saved always."""
 
+_CHARACTER_BYTES: Final = 12
+"""The most that a character of a label takes: six as an escape, and six for quotes, colon and comma
+where it is all of the key of an empty value."""
+_BESIDE_TEXTS_BYTES: Final = 128
+"""More than the names of the fields take that a pod, or a container, has for its texts."""
+
 
 class _Look(Struct, kw_only=True):
     """A pod with its containers as last looked at, and its saved form where it is made."""
@@ -32,6 +38,8 @@ class _Look(Struct, kw_only=True):
     pod_characters: int
     characters: int
     """Of labels, annotations, tags and hints: the fewest bytes they take."""
+    text_bytes_max: int | None = None
+    """The most bytes the texts take; None where nobody had to know."""
     whole_bytes: int | None = None
     """What the pod with its texts takes; None where nobody had to know."""
     text_bytes: int | None = None
@@ -90,6 +98,8 @@ class SavedPods:
                 self._known.pop(pod_id, None)
         known = self._known
         if self._is_room_ample(courtesy):
+            for look in courtesy.among([one for one in known.values() if one.saved is None]):
+                _saved(look, is_cut=False)
             return tuple([_saved(known[one], is_cut=False) for one in sorted(known)])
         room = self._text_bytes_max
         found: list[SavedPod] = []
@@ -129,6 +139,8 @@ class SavedPods:
         room = self._text_bytes_max
         if sum([one.characters for one in self._known.values()]) > room:
             return False
+        if sum(map(_text_bytes_max, self._known.values())) <= room:
+            return True
         for look in courtesy.among([o for o in self._known.values() if o.whole_bytes is None]):
             look.whole_bytes = len(msgspec.json.encode(_saved(look, is_cut=False)))
         return sum([one.whole_bytes or 0 for one in self._known.values()]) <= room
@@ -146,7 +158,7 @@ class SavedPods:
         elif _are_same_containers(known.placed, placed):
             if not all(map(_is_same_placement, known.placed, placed)):
                 known.placed, known.saved = placed, None
-                known.whole_bytes = known.text_bytes = None
+                known.text_bytes_max = known.whole_bytes = known.text_bytes = None
             return known
         else:
             texts, pod_characters = known.texts, known.pod_characters
@@ -161,6 +173,19 @@ class SavedPods:
             last_placed=last_placed,
             last_saved=last_saved,
         )
+
+
+def _text_bytes_max(look: _Look) -> int:
+    """The most bytes that the texts can take, known without making JSON of most pods."""
+    if look.text_bytes_max is None:
+        if any(one.unmet or one.container.hints for one in look.placed):
+            # Sets of cpus are among them, whose characters nobody has counted.
+            look.whole_bytes = len(msgspec.json.encode(_saved(look, is_cut=False)))
+            look.text_bytes_max = look.whole_bytes
+        else:
+            beside = _BESIDE_TEXTS_BYTES * (1 + len(look.placed))
+            look.text_bytes_max = _CHARACTER_BYTES * look.characters + beside
+    return look.text_bytes_max
 
 
 def _text_bytes(look: _Look) -> int:

@@ -201,6 +201,31 @@ def test_a_container_of_which_the_cpus_alone_changed_is_otherwise_as_it_was_save
     assert after.resources is before.resources
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param({}, id="none"),
+        pytest.param({"": ""}, id="an empty one"),
+        pytest.param({chr(one): "" for one in range(1, 128)}, id="short keys without values"),
+        pytest.param({"\x01\x02": 1000 * "\x03"}, id="characters that are escaped"),
+        pytest.param({"\N{SNOWMAN}": 1000 * "\N{GOAT}"}, id="characters of several bytes"),
+    ],
+)
+def test_texts_are_saved_to_the_last_byte_of_their_room(texts: dict[str, str]) -> None:
+    engine = Engine(MACHINE, CONFIG)
+    pod = Pod(id=PodId("pod"), name="pod", labels=texts, first_labels={"first": ""} | texts)
+    for name in ("one", "two"):
+        engine.create(Container(id=ContainerId(name), name=name, pod=pod, labels=texts))
+    snapshot = engine.snapshot()
+    (whole,), (bare,) = SavedStates().of(snapshot).pods, SavedStates(-1).of(snapshot).pods
+    assert (whole.is_cut, bare.is_cut) == (False, True)
+    room = len(msgspec.json.encode(whole)) - len(msgspec.json.encode(bare))
+    assert [SavedStates(room - less).of(snapshot).pods[0].is_cut for less in (0, 1)] == [
+        False,
+        True,
+    ]
+
+
 def test_what_was_not_looked_at_for_a_fault_is_looked_at_the_next_time() -> None:
     """Wherever the look ended: nothing is missing, and nothing is there that is gone."""
     for number in range(1, 13):
