@@ -155,6 +155,7 @@ class StateFile:
         self._own = OwnFile(folder / STATE_NAME, log)
         self._config: tuple[object, bytes] | None = None
         self._pods: dict[str, tuple[SavedPod, bytes]] = {}
+        """The JSON of each pod behind a comma, which would be one more piece."""
         self._checksum = ""
 
     def write(self, state: State) -> None:
@@ -179,11 +180,9 @@ class StateFile:
         for pod in state.pods:
             before = known.get(pod.id)
             if before is None or before[0] is not pod:
-                before = (pod, _sorted_json(pod))
-            if self._pods:
-                pieces.append(b",")
+                before = (pod, b"," + _sorted_json(pod))
+            pieces.append(before[1] if self._pods else before[1][1:])
             self._pods[pod.id] = before
-            pieces.append(before[1])
         pieces += b'],"reserved":', msgspec.json.encode(state.reserved)
         pieces += b',"usable":', msgspec.json.encode(state.usable), b"}"
         return pieces
