@@ -29,6 +29,9 @@ _PAUSES: Final = 200
 """A pause is so many times as long as the saving before it took: half a hundredth of a processor.
 """
 _BUSY_SECONDS: Final = 10.0
+_AGAIN_SECONDS: Final = 10.0
+"""What could not be saved is saved after so long although nothing happens: a disk has room again.
+"""
 
 
 class StateKeeper:
@@ -37,12 +40,17 @@ class StateKeeper:
     takes = (Decided, Identified, Released, Synchronized, Reconfigured, Adjusted)
 
     def __init__(
-        self, folder: Path, log: logging.Logger, pause_seconds: float = _PAUSE_SECONDS
+        self,
+        folder: Path,
+        log: logging.Logger,
+        pause_seconds: float = _PAUSE_SECONDS,
+        again_seconds: float = _AGAIN_SECONDS,
     ) -> None:
         self._folder = folder
         self._marks = _marks(folder)
         self._log = log
         self._pause_seconds = pause_seconds
+        self._again_seconds = again_seconds
         self._is_changed = threading.Event()
         """Something happened, or it is time to stop."""
         self._is_dirty = False
@@ -86,13 +94,14 @@ class StateKeeper:
     def _run(self, save: Callable[[], None]) -> None:
         is_last = False
         while not is_last:
-            self._is_changed.wait()
+            has_failed = bool(self._complaint)
+            self._is_changed.wait(self._again_seconds if has_failed else None)
             # Many containers start at once: one file for all of them.
             self._is_stopping.wait(max(self._pause_seconds, _PAUSES * self._cost_seconds))
             # In this order: an end that comes in between is seen, or sets the event anew.
             self._is_changed.clear()
             is_last = self._is_stopping.is_set()
-            if self._is_dirty:
+            if self._is_dirty or has_failed:
                 self._is_dirty = False
                 begun = time.thread_time()
                 try:

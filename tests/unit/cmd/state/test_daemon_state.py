@@ -716,6 +716,26 @@ def test_of_a_fault_nothing_is_told_any_more_once_the_state_is_saved(tmp_path: P
     assert keeper.fault() == ""
 
 
+def test_what_could_not_be_saved_is_saved_once_it_can_be_though_nothing_happens(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "state"
+    runtime = EmbeddedRuntime()
+    keeper = StateKeeper(folder, LOG, pause_seconds=0, again_seconds=0.01)
+    daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
+    keeper.start(daemon.plugin)
+    daemon.start()
+    assert runtime.wait_until_synchronized(5)
+    assert not start_pods(runtime, [mixed("one")], 8 << 30)
+    daemon.plugin.settle()
+    assert eventually(lambda: bool(keeper.fault()))
+    claim_folder(folder)
+    assert eventually(lambda: not keeper.fault())
+    assert [one.name for one in read_state(folder, LOG).running()] == ["one"]
+    keeper.stop()
+    daemon.stop()
+
+
 def test_a_folder_that_was_deleted_meanwhile_is_made_and_claimed_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
