@@ -68,20 +68,19 @@ def _of_owner(part: _Part, workload: Workload) -> Iterator[MisplacedField]:
     """Fields of ours in what is around a pod template, none of which reaches a pod."""
     yield from _strays(part, workload)
     metadata = part.node.find("metadata")
-    own = follow(workload.pod, ("metadata", "labels"))
     if not isinstance(metadata, TextMap):
         return
     owner = f"{workload.kind}'s jobTemplate" if part.path else f"{workload.kind} itself"
     for field in _METADATA:
+        # What the pods have as well, as kustomize writes it everywhere, need not be moved.
+        own = {key.value for key, _ in _entries(follow(workload.pod, ("metadata", field)))}
         for key, _ in _entries(metadata.find(field)):
-            is_ours = domain_of(key.value) is not None
-            if field == "labels":
-                is_there = isinstance(own, TextMap) and own.find(key.value) is not None
-                is_ours = key.value in OWN_LABELS and not is_there
-            if is_ours:
+            name = key.value
+            is_ours = name in OWN_LABELS if field == "labels" else domain_of(name) is not None
+            if is_ours and name not in own:
                 what = f"the {field} of a {owner} do not reach its pods"
                 fix = f"move it to {_path(*workload.template.path, 'metadata', field)}"
-                yield MisplacedField(Problem(where=key.value, what=what, fix=fix), key)
+                yield MisplacedField(Problem(where=name, what=what, fix=fix), key)
 
 
 def _strays(part: _Part, workload: Workload) -> Iterator[MisplacedField]:

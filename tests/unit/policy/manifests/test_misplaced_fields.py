@@ -191,6 +191,20 @@ def test_what_stands_where_nobody_reads_it_is_told(text: str, finding: str) -> N
             id="a rack of a deployment and of its pods alike",
         ),
         pytest.param(
+            DEPLOYMENT.replace("{name: d}", f"{{name: d, annotations: {OURS}}}").replace(
+                "template: {", f"template: {{metadata: {{annotations: {OURS}}}, "
+            ),
+            id="an annotation of a deployment and of its pods alike, as kustomize writes it",
+        ),
+        pytest.param(
+            CRON_JOB.replace("{name: n}", f"{{name: n, annotations: {OURS}}}").replace(
+                "{spec: {template: {",
+                f"{{metadata: {{annotations: {OURS}}},"
+                f" spec: {{template: {{metadata: {{annotations: {OURS}}}, ",
+            ),
+            id="an annotation of a cron job, its jobs and their pods alike",
+        ),
+        pytest.param(
             DEPLOYMENT.replace("{name: d}", "{name: d, annotations: {team: a}, labels: {app: d}}"),
             id="annotations and labels of a deployment that are none of ours",
         ),
