@@ -54,7 +54,8 @@ def _meant(name: str, known: tuple[str, ...], cutoff: float) -> str | None:
 
 
 def _is_name(name: str) -> bool:
-    return "/" in name or name in _STANDARD or name.startswith(f"{_PAGES}-")
+    # Patches of kustomize have directives among the names: `$patch: delete`.
+    return "/" in name or name in _STANDARD or name.startswith((f"{_PAGES}-", "$"))
 
 
 def _fix(name: str) -> str:

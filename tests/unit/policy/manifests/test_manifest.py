@@ -580,6 +580,11 @@ def test_resources_of_all_names_that_the_api_server_takes_are_taken() -> None:
     assert one.containers[0].devices == {"vendor.com/gpu": 1}
 
 
+def test_directives_of_a_patch_are_no_resources() -> None:
+    one = pod("{requests: {$patch: replace, cpu: 1}, limits: {$patch: delete}}")
+    assert one.containers[0].resources.cpu_request_milli == 1000
+
+
 def test_a_field_that_is_like_none_of_the_resources_is_left_to_kubernetes() -> None:
     (one,) = parse(
         """
