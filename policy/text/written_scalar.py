@@ -30,9 +30,9 @@ class WrittenScalar:
         All count from 1; column 0 stands for the first one of the line that is neither blank nor
         the dash of a list.
         """
-        if line == len(self._lines) + 1 and column == 1 and self._text.endswith("\n"):
+        if self._lines and (line, column) == (len(self._lines) + 1, 1):
             # Behind the last line: a parser may miss something at the end.
-            line, column = line - 1, len(self._lines[-1])
+            line, column = line - 1, len(self._lines[-1].removesuffix("\n")) + 1
         if not 0 < line <= len(self._lines):
             return None
         if not column:

@@ -193,6 +193,18 @@ TAB = "not valid YAML: a tab where only spaces may be — indent with spaces"
             id="a list that does not end is told at the end of the block",
         ),
         pytest.param(
+            "pinfold.dev/affinity: |-\n      peter: [sheep\n    x/y: z",
+            "7:20",
+            "not valid YAML: did not find expected ',' or ']' — check indentation and quotes",
+            id="a list that does not end in a block without its last line break",
+        ),
+        pytest.param(
+            "pinfold.dev/affinity: 'peter: [sheep'\n    x/y: z",
+            "6:41",
+            "not valid YAML: did not find expected ',' or ']' — check indentation and quotes",
+            id="a list that does not end is told before the quote that ends it",
+        ),
+        pytest.param(
             "pinfold.dev/affinity: |\n      peter: [sheep]\n      zz\n      sheep: [peter]",
             "8:7",
             "not valid YAML: could not find expected ':' — check indentation and quotes",
