@@ -124,6 +124,10 @@ def _label(key: TextScalar, template: tuple[str, ...]) -> Iterator[MisplacedFiel
     elif name in _NAMES:
         what = "this is an annotation, and has no effect among labels"
         fix = f"move it to {_path(*template, 'metadata', 'annotations')}"
+        forms = [one.written(domain) for one in KEYS if one.name == name and domain in one.domains]
+        if prefix == domain and forms and key.value not in forms:
+            # Labels are written so; of annotations few are.
+            fix += f" as {forms[0]!r}"
     else:
         # Rules may ask for labels of any name.
         return

@@ -144,6 +144,12 @@ def found(text: str) -> list[str]:
             id="an annotation among labels",
         ),
         pytest.param(
+            POD.replace("{name: p}", "{name: p, labels: {pinfold.dev/group: a}}"),
+            "3:30: label pinfold.dev/group: this is an annotation, and has no effect among labels"
+            " — move it to metadata.annotations as 'group.pinfold.dev/pod'",
+            id="an annotation among labels, and written as a label",
+        ),
+        pytest.param(
             POD.replace("{name: p}", "{name: p, annotations: {pinfold.dev/rack: a}}"),
             "3:35: pinfold.dev/rack of default/p: unknown annotation 'rack' — it is a label: write"
             " 'pinfold.dev/rack' under metadata.labels",
