@@ -60,7 +60,7 @@ def misplaced_fields(workload: Workload) -> Iterator[MisplacedField]:
         for part in _parts(workload.pod, step):
             yield from _strays(_Part((*template, *part.path), part.node), workload)
     for key, _ in _entries(follow(workload.pod, ("metadata", "labels"))):
-        yield from _label(key, template)
+        yield from _label(key, workload)
     yield from _levels(workload.pod)
 
 
@@ -112,8 +112,11 @@ def _found(part: _Part, what: str, fix: str, key: TextScalar, workload: Workload
     return MisplacedField(Problem(where=where, what=what, fix=fix, is_advice=is_advice), key)
 
 
-def _label(key: TextScalar, template: tuple[str, ...]) -> Iterator[MisplacedField]:
-    """What is wrong with the name of a label of a pod."""
+def _label(key: TextScalar, workload: Workload) -> Iterator[MisplacedField]:
+    """What is wrong with the name of a label of a pod.
+
+    Rules may ask for labels of any name, so that one that is written as labels are is advised of.
+    """
     domain = domain_of(key.value)
     if domain is None or key.value in OWN_LABELS:
         return
@@ -123,15 +126,16 @@ def _label(key: TextScalar, template: tuple[str, ...]) -> Iterator[MisplacedFiel
         what, fix = "unknown label", f"did you mean {near!r}?"
     elif name in _NAMES:
         what = "this is an annotation, and has no effect among labels"
-        fix = f"move it to {_path(*template, 'metadata', 'annotations')}"
+        fix = f"move it to {_path(*workload.template.path, 'metadata', 'annotations')}"
         forms = [one.written(domain) for one in KEYS if one.name == name and domain in one.domains]
         if prefix == domain and forms and key.value not in forms:
             # Labels are written so; of annotations few are.
             fix += f" as {forms[0]!r}"
     else:
-        # Rules may ask for labels of any name.
         return
-    yield MisplacedField(Problem(where=f"label {key.value}", what=what, fix=fix), key)
+    is_advice = workload.is_of_operator or prefix == domain
+    problem = Problem(where=f"label {key.value}", what=what, fix=fix, is_advice=is_advice)
+    yield MisplacedField(problem, key)
 
 
 def _levels(pod: TextNode | None) -> Iterator[MisplacedField]:

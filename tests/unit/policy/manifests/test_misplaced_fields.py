@@ -128,12 +128,22 @@ def found(text: str) -> list[str]:
         ),
         pytest.param(
             POD.replace("{name: p}", "{name: p, labels: {pinfold.dev/racks: a}}"),
-            "3:30: label pinfold.dev/racks: unknown label — did you mean 'pinfold.dev/rack'?",
-            id="racks in the plural",
+            "3:30: advice: label pinfold.dev/racks: unknown label — did you mean"
+            " 'pinfold.dev/rack'?",
+            id="racks in the plural, which rules may ask for as for any label",
+        ),
+        pytest.param(
+            JOB_SET.replace(
+                "{spec: {containers",
+                "{metadata: {labels: {smt.pinfold.dev/pod: pack}}, spec: {containers",
+            ),
+            "6:54: advice: label smt.pinfold.dev/pod: this is an annotation, and has no effect"
+            " among labels — move it to metadata.annotations",
+            id="an annotation among labels of an operator's template",
         ),
         pytest.param(
             POD.replace("{name: p}", "{name: p, labels: {pinfold.dev/resource_set: a}}"),
-            "3:30: label pinfold.dev/resource_set: unknown label — did you mean"
+            "3:30: advice: label pinfold.dev/resource_set: unknown label — did you mean"
             " 'pinfold.dev/resource-set'?",
             id="a resource set that is misspelt",
         ),
@@ -145,8 +155,8 @@ def found(text: str) -> list[str]:
         ),
         pytest.param(
             POD.replace("{name: p}", "{name: p, labels: {pinfold.dev/group: a}}"),
-            "3:30: label pinfold.dev/group: this is an annotation, and has no effect among labels"
-            " — move it to metadata.annotations as 'group.pinfold.dev/pod'",
+            "3:30: advice: label pinfold.dev/group: this is an annotation, and has no effect among"
+            " labels — move it to metadata.annotations as 'group.pinfold.dev/pod'",
             id="an annotation among labels, and written as a label",
         ),
         pytest.param(
