@@ -42,6 +42,7 @@ from .state.state_folder import StateClaim, claim_patiently
 
 if TYPE_CHECKING:
     from ..nri.embedded.embedded_runtime import EmbeddedRuntime
+    from ..policy.manifests.manifest import ManifestPods
     from ..policy.manifests.pod_spec import PodSpec
 
 _EMBEDDED_SECONDS: Final = 10.0
@@ -155,7 +156,8 @@ def command(
     detail, and a second one as before. SIGTERM ends the daemon; containers keep their cpus.
     """
     environment = os.environ
-    pods = _read_pods(manifests, runtime)
+    written = _read_pods(manifests, runtime)
+    pods = [pod for one in written for pod in one.pods]
     found = machine_of(sysfs_root, machine)
     watch = ConfigWatch(config_path)
     loaded = load_config(config_path, environment=environment, settings=settings)
@@ -196,6 +198,7 @@ def command(
     try:
         attendants.serve()
         if access.embedded is not None:
+            _warn((remark for one in written for remark in one.remarks), log)
             _warn(_devices_not_given(pods), log)
             _run_pods(access.embedded, pods, memory_bytes(found))
         reload = partial(attendants.reload, load, notifier)
@@ -282,15 +285,16 @@ def _obey(daemon: Daemon, order: Command, _number: int, _frame: object) -> None:
     daemon.tell(order)
 
 
-def _read_pods(paths: Sequence[Path], runtime: str) -> list[PodSpec]:
+def _read_pods(paths: Sequence[Path], runtime: str) -> list[ManifestPods]:
     if not paths:
         return []
     if runtime != "embedded":
         raise click.UsageError("--manifest needs --runtime embedded")
     # Imported here, as below: a node's daemon has no pods of its own.
-    from ..policy.manifests.manifest import parse_manifests
+    from ..policy.manifests.manifest import pods_of
+    from ..policy.text.yaml_fields import read_fields
 
-    return [pod for path in paths for pod in parse_manifests(read_file(path), str(path))]
+    return [pods_of(read_fields(read_file(path), str(path))) for path in paths]
 
 
 def _devices_not_given(pods: Iterable[PodSpec]) -> Iterator[str]:

@@ -192,6 +192,24 @@ def test_devices_that_the_embedded_runtime_does_not_give_are_told(
     assert "WARNING default/web/alone: example.com/gpu: the embedded runtime has no dev" in warning
 
 
+def test_annotations_that_stand_where_they_reach_no_pod_of_a_manifest_are_told(
+    tmp_path: Path, start: Start
+) -> None:
+    misplaced = PODS.replace("\nspec:", "\nspec:\n  smt.pinfold.dev/pod: pack", 1)
+    (tmp_path / "pods.yaml").write_text(misplaced)
+    daemon = start("--runtime=embedded", f"--manifest={tmp_path}/pods.yaml")
+    deadline = time.monotonic() + SECONDS
+    while "container=alone" not in daemon.log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert daemon.end() == 0
+    (warning,) = [line for line in daemon.log.read_text().splitlines() if "smt." in line]
+    assert "WARNING" in warning
+    assert (
+        "an annotation counts only among annotations — move it to metadata.annotations" in warning
+    )
+
+
 def test_refused_container_of_a_manifest_stops_no_other(tmp_path: Path, start: Start) -> None:
     large = PODS.replace("name: web", "name: large").replace("name: alone", "name: vast")
     large = large.replace(
