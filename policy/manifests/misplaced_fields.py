@@ -59,6 +59,8 @@ def misplaced_fields(workload: Workload) -> Iterator[MisplacedField]:
     for step in ((), ("metadata",), ("spec",)):
         for part in _parts(workload.pod, step):
             yield from _strays(_Part((*template, *part.path), part.node), workload)
+    for part in _containers(workload.pod):
+        yield from _strays(_Part((*template, *part.path), part.node), workload)
     for key, _ in _entries(follow(workload.pod, ("metadata", "labels"))):
         yield from _label(key, workload)
     yield from _levels(workload.pod)
@@ -70,6 +72,7 @@ def _of_owner(part: _Part, workload: Workload) -> Iterator[MisplacedField]:
     metadata = part.node.find("metadata")
     if not isinstance(metadata, TextMap):
         return
+    yield from _strays(_Part((*part.path, "metadata"), metadata), workload)
     owner = f"{workload.kind}'s jobTemplate" if part.path else f"{workload.kind} itself"
     for field in _METADATA:
         # What the pods have as well, as kustomize writes it everywhere, need not be moved.
@@ -182,6 +185,14 @@ def _parts(node: TextNode | None, path: tuple[str, ...]) -> Iterator[_Part]:
     found = follow(node, path)
     if isinstance(found, TextMap):
         yield _Part(path, found)
+
+
+def _containers(pod: TextNode | None) -> Iterator[_Part]:
+    for field in ("initContainers", "containers"):
+        containers = follow(pod, ("spec", field))
+        for index, one in enumerate(containers.items if isinstance(containers, TextList) else ()):
+            if isinstance(one, TextMap):
+                yield _Part(("spec", f"{field}[{index}]"), one)
 
 
 def _entries(node: TextNode | None) -> Sequence[tuple[TextScalar, TextNode]]:

@@ -34,6 +34,9 @@ def check_resource_names(owner: Field) -> None:
     _check_fields(owner, (_RESOURCES,), _NEAR_RESOURCES)
     resources = _of(owner, _RESOURCES)
     _check_fields(resources, _FIELDS, _NEAR)
+    for key in _keys(resources):
+        if key.value not in _FIELDS and (key.value in _STANDARD or "/" in key.value):
+            raise _error(resources, key, "unknown field", "write it inside limits or requests")
     for field in ("limits", "requests"):
         amounts = _of(resources, field)
         for key in _keys(amounts):

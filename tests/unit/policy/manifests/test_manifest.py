@@ -519,6 +519,18 @@ def test_errors_say_where(text: str, message: str) -> None:
             id="a limit in the singular",
         ),
         pytest.param(
+            "resources: {cpu: 1}",
+            "cpu:",
+            ".resources: unknown field 'cpu' — write it inside limits or requests",
+            id="an amount beside limits and requests",
+        ),
+        pytest.param(
+            "resources: {vendor.com/gpu: 1}",
+            "vendor.com/gpu:",
+            ".resources: unknown field 'vendor.com/gpu' — write it inside limits or requests",
+            id="a device beside limits and requests",
+        ),
+        pytest.param(
             "resources: {limits: {cpu: 1}, request: {cpu: 1}}",
             "request:",
             ".resources: unknown field 'request' — did you mean 'requests'?",

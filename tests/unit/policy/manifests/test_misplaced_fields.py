@@ -55,6 +55,17 @@ def found(text: str) -> list[str]:
             id="annotations beside a pod's metadata",
         ),
         pytest.param(
+            POD.replace("{name: c}", f"{{name: c, annotations: {OURS}}}"),
+            "4:31: spec.containers[0].annotations: nobody reads annotations here — move them to"
+            " metadata.annotations",
+            id="annotations of a container",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("{name: d}", f"{{name: d, annotation: {OURS}}}"),
+            "3:21: metadata.annotation: unknown field 'annotation' — did you mean 'annotations'?",
+            id="annotations of a deployment in the singular",
+        ),
+        pytest.param(
             POD.replace("spec: {", f"spec: {{annotations: {OURS}, "),
             "4:8: spec.annotations: nobody reads annotations here — move them to"
             " metadata.annotations",
