@@ -11,6 +11,7 @@ from ..configuration.config_text import KIND as CONFIGURATION
 from ..text.suggestion import nearest
 from ..text.yaml_fields import Field, FieldError
 from ..text.yaml_nodes import TextList, TextMap, TextNode, TextScalar
+from .made_up_names import with_names
 
 MAX_OBJECTS: Final = 10_000
 """Objects in one document; aliases could otherwise multiply a small file without end."""
@@ -113,7 +114,7 @@ def find_workloads(document: Field) -> Iterator[Workload | FieldError]:
             yield Workload(kind, manifest, node, follow(node, TEMPLATES[kind].path))
             continue
         for pod, around in _pods_inside(node):
-            yield Workload(kind, manifest, node, pod, around, group)
+            yield Workload(kind, manifest, node, with_names(pod, group), around, group)
 
 
 def find_objects(document: Field) -> Iterator[ManifestObject | FieldError]:
