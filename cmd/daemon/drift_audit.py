@@ -56,11 +56,12 @@ class DriftAudit:
 
         Raises `TimeoutError` where the policy is busy.
         """
-        actuator = self._plugin.actuator
+        actuator, courtesy = self._plugin.actuator, self._plugin.owner.courtesy
         before = actuator.looks()
         snapshot = self._snapshot()
-        settled = [one for one in before if _is_settled(one, before, snapshot)]
+        settled = [one for one in courtesy.among(before) if _is_settled(one, before, snapshot)]
         kernel = self.read(settled)
+        courtesy.rest()
         drifts = find_drift(snapshot, kernel)
         if drifts:
             # What was changed meanwhile looks the same: only what stayed as it was counts.

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ...nri.dispatch.courtesy import ALONE, Courtesy
+
 _ID: Final = re.compile(r"[0-9a-f]{64}")
 _UNIFIED: Final = "sys/fs/cgroup"
 _TIMES: Final = ("cpu,cpuacct", "cpuacct")
@@ -53,27 +55,35 @@ def read_usages(root: Path, ids: Collection[str]) -> Mapping[str, CgroupUsage]:
     }
 
 
-def _first_folders(top: Path, names: Sequence[str], wanted: Collection[str]) -> dict[str, Path]:
+def _first_folders(
+    top: Path, names: Sequence[str], wanted: Collection[str], courtesy: Courtesy = ALONE
+) -> dict[str, Path]:
     """The cgroup of each container in the first of these hierarchies that is there."""
     hierarchies = (top / name for name in names)
-    return dict(_folders(next(filter(Path.is_dir, hierarchies), top / names[0]), wanted))
+    first = next(filter(Path.is_dir, hierarchies), top / names[0])
+    return dict(_folders(first, wanted, courtesy))
 
 
-def container_folders(root: Path, ids: Collection[str]) -> Iterator[tuple[str, Path]]:
+def container_folders(
+    root: Path, ids: Collection[str], courtesy: Courtesy = ALONE
+) -> Iterator[tuple[str, Path]]:
     """The cgroup of each container in which its cpuset is. O(cgroups).
 
     `root`: the folder that holds sys/.
     """
     top = root / _UNIFIED
     if (top / "cgroup.controllers").exists():
-        return _folders(top, set(ids))
-    return iter(_first_folders(top, _CPUSETS, set(ids)).items())
+        return _folders(top, set(ids), courtesy)
+    return iter(_first_folders(top, _CPUSETS, set(ids), courtesy).items())
 
 
-def _folders(top: Path, wanted: Collection[str]) -> Iterator[tuple[str, Path]]:
+def _folders(
+    top: Path, wanted: Collection[str], courtesy: Courtesy = ALONE
+) -> Iterator[tuple[str, Path]]:
     """The cgroup of each container: the uppermost one that bears its id."""
     waiting = [(os.fspath(top), 0)]
     while waiting:
+        courtesy.rest()
         folder, depth = waiting.pop()
         try:
             entries = list(os.scandir(folder))

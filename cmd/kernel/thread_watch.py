@@ -70,7 +70,7 @@ class ThreadWatch:
         for gone in self._folders.keys() - intended.keys():
             del self._folders[gone]
         if missing := intended.keys() - self._folders.keys():
-            self._folders.update(container_folders(self._root, missing))
+            self._folders.update(container_folders(self._root, missing, self._courtesy))
 
     def _in_turn(self, intended: Mapping[ContainerId, CpuSet]) -> Iterator[ContainerId]:
         """The containers with a cgroup, from the one after that of the last look."""

@@ -1,11 +1,14 @@
 """Threads that are bound to fewer cpus than their container has, from look to look."""
 
 import shutil
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from pinfold.cmd.kernel.thread_watch import CONTAINER_THREADS, ThreadWatch
+from pinfold.nri.dispatch.courtesy import Courtesy
 from pinfold.policy.model.container import ContainerId
 from pinfold.topology.sets.cpuset import CpuSet
 
@@ -37,6 +40,17 @@ def test_bound_threads_are_told_of_once_until_others_are_bound(tmp_path: Path) -
     assert watch.bound_threads == 2
     bind(tmp_path, 10, 12, "2")
     assert watch.look(INTENDED) == {FIRST: bound(on1=1, on2=1)}
+
+
+def test_a_search_for_cgroups_rests_at_each_of_them_for_the_policys_sake(tmp_path: Path) -> None:
+    for pid, name in enumerate(("x", "y", "z"), start=10):
+        add_process(tmp_path, f"kubepods/{name}/other", pid, {pid: "0-3"})
+    asked: list[None] = []
+    # Time passes whenever somebody looks at the clock, so that every rest is due.
+    courtesy = Courtesy(lambda: asked.append(None) is not None, partial(next, count()))
+    ThreadWatch(tmp_path, courtesy).look(INTENDED)
+    folders = [one for one in (tmp_path / "sys/fs/cgroup").rglob("*") if one.is_dir()]
+    assert len(asked) >= len(folders) >= 6
 
 
 def test_threads_that_are_bound_no_more_are_forgotten(tmp_path: Path) -> None:
