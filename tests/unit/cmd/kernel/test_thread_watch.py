@@ -45,9 +45,14 @@ def test_bound_threads_are_told_of_once_until_others_are_bound(tmp_path: Path) -
 def test_a_search_for_cgroups_rests_at_each_of_them_for_the_policys_sake(tmp_path: Path) -> None:
     for pid, name in enumerate(("x", "y", "z"), start=10):
         add_process(tmp_path, f"kubepods/{name}/other", pid, {pid: "0-3"})
-    asked: list[None] = []
+    asked: list[bool] = []
+
+    def is_at_work() -> bool:
+        asked.append(False)
+        return asked[-1]
+
     # Time passes whenever somebody looks at the clock, so that every rest is due.
-    courtesy = Courtesy(lambda: asked.append(None) is not None, partial(next, count()))
+    courtesy = Courtesy(is_at_work, partial(next, count()))
     ThreadWatch(tmp_path, courtesy).look(INTENDED)
     folders = [one for one in (tmp_path / "sys/fs/cgroup").rglob("*") if one.is_dir()]
     assert len(asked) >= len(folders) >= 6
