@@ -29,7 +29,7 @@ def test_a_table_has_all_that_its_documents_say(machine: Machine) -> None:
             seen[container_id] = decision
             document = decision_document(engine.containers[container_id], decision, {})
             text = msgspec.json.encode(candidate_table(lineup))
-            found = parse_candidates(text)
+            found = parse_candidates(text, msgspec.json.encode(lineup.names))
             assert found == document.candidates
             # In the criteria's order, too.
             assert msgspec.json.encode(found) == msgspec.json.encode(document.candidates)

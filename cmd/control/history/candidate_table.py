@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from ....policy.model.grant import Dropped
 from ....policy.placing.choice import speaking
 from ....policy.placing.lineup import Lineup
 from ....policy.placing.rank import CRITERIA, Rank, with_shared
@@ -22,26 +23,36 @@ _VALUES_MAX: Final = 1 << 19
 """Of all pools and criteria: thirty times as many as 4096 cpus have."""
 
 
-class CandidateTable(Struct, frozen=True, kw_only=True):
-    """All pools, by their ids. The struct is the format in which it is kept."""
+class DroppedPools(Struct, frozen=True, kw_only=True):
+    """Pools that were dropped for the same reason."""
 
-    pools: Sequence[str]
-    """Their names."""
+    reason: DroppedDocument
+    pools: Sequence[int]
+    """Their ids."""
+
+
+class CandidateTable(Struct, frozen=True, kw_only=True):
+    """All pools, by their ids. The struct is the format in which it is kept.
+
+    Their names are kept beside it: they are the same for all decisions, and as long as the rest.
+    """
+
     ranks: Mapping[str, int | Sequence[int]]
     """Values by criterion, in the criteria's order; one number where all pools have it.
 
-    Without the last one, the pool's id: tables of older versions have it, too.
+    Without the last one, the pool's id.
     """
-    dropped: Mapping[int, DroppedDocument]
-    """By pool id; all others have a rank."""
+    dropped: Sequence[DroppedPools]
+    """All other pools have a rank."""
 
-    def documents(self) -> tuple[CandidateDocument, ...]:
+    def documents(self, names: Sequence[str]) -> tuple[CandidateDocument, ...]:
         """The pools by their rank, then those that were dropped. O(pools x criteria).
 
-        Raises `ValueError` where columns have other lengths than there are pools, and for too many
-        values: one number for all pools is short, however many they are.
+        `names`: of the pools. Raises `ValueError` where columns have other lengths than there are
+        pools, and for too many values: one number for all pools is short, however many they are.
         """
-        count = len(self.pools)
+        count = len(names)
+        dropped = {one: group.reason for group in self.dropped for one in group.pools}
         if count * len(self.ranks) > _VALUES_MAX:
             raise ValueError(f"more than {_VALUES_MAX} values of criteria")
         columns = [
@@ -49,19 +60,19 @@ class CandidateTable(Struct, frozen=True, kw_only=True):
             for column in self.ranks.values()
         ]
         rows = zip(range(count), zip(*columns, strict=True), strict=True)
-        ranked = sorted([(row, one) for one, row in rows if one not in self.dropped])
+        ranked = sorted([(row, one) for one, row in rows if one not in dropped])
         return (
             *(
                 CandidateDocument(
-                    pool=self.pools[one],
+                    pool=names[one],
                     rank={**dict(zip(self.ranks, row, strict=True)), _ID: one},
                     dropped=None,
                 )
                 for row, one in ranked
             ),
             *(
-                CandidateDocument(pool=self.pools[one], rank=None, dropped=dropped)
-                for one, dropped in sorted(self.dropped.items())
+                CandidateDocument(pool=names[one], rank=None, dropped=dropped[one])
+                for one in sorted(dropped)
                 if one in range(count)
             ),
         )
@@ -69,24 +80,28 @@ class CandidateTable(Struct, frozen=True, kw_only=True):
 
 def candidate_table(lineup: Lineup) -> CandidateTable:
     """The table of a lineup. O(pools x criteria)."""
-    objections = lineup.objections()
     # Many pools are dropped for the same reason.
-    documents = {
-        found: DroppedDocument(
-            criterion=found.criterion, wanted=found.wanted, available=found.available
-        )
-        for found in set(objections.values())
-    }
+    groups: dict[Dropped, list[int]] = {}
+    for one, found in lineup.objections().items():
+        groups.setdefault(found, []).append(one)
     return CandidateTable(
-        pools=lineup.names,
         ranks=dict(_columns(lineup)),
-        dropped={one: documents[found] for one, found in objections.items()},
+        dropped=[
+            DroppedPools(
+                reason=DroppedDocument(
+                    criterion=found.criterion, wanted=found.wanted, available=found.available
+                ),
+                pools=pools,
+            )
+            for found, pools in groups.items()
+        ],
     )
 
 
-def parse_candidates(text: bytes) -> tuple[CandidateDocument, ...]:
-    """The documents of a table that was kept as JSON. Raises `ValueError`."""
-    return msgspec.json.decode(text, type=CandidateTable).documents()
+def parse_candidates(text: bytes, names: bytes) -> tuple[CandidateDocument, ...]:
+    """The documents of a table, and names of pools, that were kept as JSON. Raises `ValueError`."""
+    table = msgspec.json.decode(text, type=CandidateTable)
+    return table.documents(msgspec.json.decode(names, type=tuple[str, ...]))
 
 
 def _columns(lineup: Lineup) -> Iterator[tuple[str, int | Sequence[int]]]:

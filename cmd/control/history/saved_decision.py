@@ -5,6 +5,7 @@ The structs are the file's format. A field that is added needs a default.
 
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -13,6 +14,7 @@ from ....policy.engine.decision import Decision
 from ....policy.engine.reason import runner_up
 from ....policy.model.container import Container, ContainerId
 from ....policy.model.grant import Grant
+from ....policy.placing.lineup import Lineup
 from ...state.saved_container import (
     PlacedContainer,
     SavedContainer,
@@ -30,6 +32,12 @@ PRESENT: Final = "present"
 """The event of a container that ran when the file was begun."""
 RELEASE: Final = "release"
 _COMPRESSION: Final = 1
+_WINDOW_BITS: Final = 13
+_MEMORY_LEVEL: Final = 6
+"""A table is some kilobytes: the quarter of a megabyte that is taken as a rule would be fetched from
+the kernel and given back each time. Source: zlib's manual, `deflateInit2`."""
+_TREES: Final = 2
+"""Pool trees at a time whose names are kept: of more there are decisions after a reload alone."""
 _TABLE_BYTES_MAX: Final = 1 << 22
 _TEXT_CHARACTERS_MAX: Final = 8192
 """Of labels and annotations; those of one pod may be 256 KiB, and the whole file is bounded."""
@@ -48,16 +56,21 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """With this container alone; None for a release."""
     decision: DecisionDocument | None = None
     """Without its candidates."""
-    table: bytes = b""
+    ranks: bytes = b""
     """Its candidates, as JSON and compressed. Files of older versions have them in another form, by
     another name."""
+    pools: bytes = b""
+    """What its candidates are called, as JSON and compressed."""
 
     def document(self) -> DecisionDocument | None:
         """The whole decision; None where none was made. Raises `ValueError`, `zlib.error`."""
-        if self.decision is None or not self.table:
+        if self.decision is None or not self.ranks:
             return self.decision
-        text = zlib.decompressobj().decompress(self.table, _TABLE_BYTES_MAX)
-        return msgspec.structs.replace(self.decision, candidates=parse_candidates(text))
+        text, names = (
+            zlib.decompressobj().decompress(one, _TABLE_BYTES_MAX)
+            for one in (self.ranks, self.pools)
+        )
+        return msgspec.structs.replace(self.decision, candidates=parse_candidates(text, names))
 
     def container(self) -> Container | None:
         """The container as it was. Raises `IdListError`."""
@@ -77,11 +90,10 @@ def saved_decision(
 ) -> SavedDecision:
     """A decision to be kept. `paths`: of containers by id, as far as they are known."""
     document = decision_document(container, decision, paths, with_candidates=False)
-    table = b""
+    lineup = None
     if with_candidates:
         document = msgspec.structs.replace(document, against=runner_up(decision) or None)
-        if decision.lineup is not None:
-            table = msgspec.json.encode(candidate_table(decision.lineup))
+        lineup = decision.lineup
     one = saved_newcomer(container, with_texts=_has_short_texts(container))
     if isinstance(decision.result, Grant):
         one = msgspec.structs.replace(
@@ -91,7 +103,7 @@ def saved_decision(
             mems=document.mems,
             exclusive=str(decision.result.exclusive),
         )
-    return _saved(at, event, container, one, document, table)
+    return _saved(at, event, container, one, document, lineup)
 
 
 def present_container(at: float, placed: PlacedContainer) -> SavedDecision:
@@ -112,7 +124,7 @@ def _saved(
     container: Container,
     one: SavedContainer,
     document: DecisionDocument | None,
-    table: bytes = b"",
+    lineup: Lineup | None = None,
 ) -> SavedDecision:
     pod = container.pod
     whole = saved_pod(pod) if _has_short_texts(container) else bare_pod(pod, ())
@@ -123,8 +135,20 @@ def _saved(
         path=container.path,
         pod=msgspec.structs.replace(whole, containers=(one,)),
         decision=document,
-        table=zlib.compress(table, _COMPRESSION) if table else b"",
+        ranks=b"" if lineup is None else _ranks(lineup),
+        pools=b"" if lineup is None else _compressed_names(tuple(lineup.names)),
     )
+
+
+def _ranks(lineup: Lineup) -> bytes:
+    compressor = zlib.compressobj(_COMPRESSION, zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL)
+    text = msgspec.json.encode(candidate_table(lineup))
+    return compressor.compress(text) + compressor.flush()
+
+
+@lru_cache(_TREES)
+def _compressed_names(names: tuple[str, ...]) -> bytes:
+    return zlib.compress(msgspec.json.encode(names))
 
 
 def _has_short_texts(container: Container) -> bool:

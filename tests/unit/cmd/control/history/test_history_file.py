@@ -27,7 +27,7 @@ def line(number: int) -> bytes:
     return f'{{"at":{number},"event":"release","id":"c{number}","path":"a/b/{number}"}}'.encode()
 
 
-def decided(table: bytes) -> bytes:
+def decided(pools: list[str], table: bytes) -> bytes:
     """The line of a decision with a table of candidates."""
     found = SavedDecision(
         at=1,
@@ -35,7 +35,8 @@ def decided(table: bytes) -> bytes:
         id="a",
         path="a",
         decision=DecisionDocument(result=GRANT),
-        table=zlib.compress(table),
+        ranks=zlib.compress(table),
+        pools=zlib.compress(msgspec.json.encode(pools)),
     )
     return msgspec.json.encode(found)
 
@@ -128,34 +129,30 @@ def test_half_a_line_costs_itself_alone(tmp_path: Path) -> None:
         ),
         pytest.param(
             b'{"at":1,"event":"create","id":"a","path":"a","decision":{"result":"grant"},'
-            b'"table":"AAAA"}',
+            b'"ranks":"AAAA","pools":"AAAA"}',
             id="not compressed",
         ),
-        pytest.param(decided(b"[]"), id="no table of candidates"),
+        pytest.param(decided(["a"], b"[]"), id="no table of candidates"),
         pytest.param(
-            decided(b'{"pools":["a","b"],"ranks":{"depth":[1]},"dropped":{}}'),
+            decided(["a", "b"], b'{"ranks":{"depth":[1]},"dropped":[]}'),
             id="fewer numbers than pools",
         ),
         pytest.param(
-            decided(b'{"pools":["a"],"ranks":{"depth":[1,2]},"dropped":{}}'),
+            decided(["a"], b'{"ranks":{"depth":[1,2]},"dropped":[]}'),
             id="more numbers than pools",
         ),
         pytest.param(
             decided(
-                b'{"pools":["a"],"ranks":{"depth":1},'
-                b'"dropped":{"x":{"criterion":"a","wanted":"1","available":"0"}}}'
+                ["a"],
+                b'{"ranks":{"depth":1},"dropped":[{"pools":["x"],'
+                b'"reason":{"criterion":"a","wanted":"1","available":"0"}}]}',
             ),
             id="no number of a pool",
         ),
         pytest.param(
             decided(
-                msgspec.json.encode(
-                    {
-                        "pools": ["a"] * 1000,
-                        "ranks": {str(one): 0 for one in range(1000)},
-                        "dropped": {},
-                    }
-                )
+                ["a"] * 1000,
+                msgspec.json.encode({"ranks": {str(one): 0 for one in range(1000)}, "dropped": []}),
             ),
             id="a short table of a million numbers",
         ),
@@ -165,18 +162,12 @@ def test_a_line_that_nobody_wrote_so_is_passed_over(text: bytes) -> None:
     assert parse_line(text) is None
 
 
-@pytest.mark.parametrize(
-    "last",
-    [
-        pytest.param(b"", id="pools are in the order of their ids"),
-        pytest.param(b',"pool_id":[0,1,2]', id="an older version wrote the ids"),
-    ],
-)
-def test_candidates_are_told_by_their_rank_and_then_the_dropped_ones(last: bytes) -> None:
+def test_candidates_are_told_by_their_rank_and_then_the_dropped_ones() -> None:
     found = parse_line(
         decided(
-            b'{"pools":["a","b","c"],"ranks":{"unmet":0,"depth":[3,1,2]' + last + b"},"
-            b'"dropped":{"1":{"criterion":"cpu","wanted":"2","available":"1"}}}'
+            ["a", "b", "c", "d"],
+            b'{"ranks":{"unmet":0,"depth":[3,1,2,0]},"dropped":[{"pools":[3,1,9],'
+            b'"reason":{"criterion":"cpu","wanted":"2","available":"1"}}]}',
         )
     )
     assert found is not None
@@ -186,13 +177,15 @@ def test_candidates_are_told_by_their_rank_and_then_the_dropped_ones(last: bytes
         ("c", {"unmet": 0, "depth": 2, "pool_id": 2}),
         ("a", {"unmet": 0, "depth": 3, "pool_id": 0}),
         ("b", None),
+        ("d", None),
     ]
 
 
-def test_of_a_line_of_an_older_version_all_but_the_candidates_is_read() -> None:
+@pytest.mark.parametrize("name", ["candidates", "table"])
+def test_of_a_line_of_an_older_version_all_but_the_candidates_is_read(name: str) -> None:
     found = parse_line(
         b'{"at":1,"event":"create","id":"a","path":"a","decision":{"result":"grant"},'
-        b'"candidates":"AAAA"}'
+        b'"%b":"AAAA"}' % name.encode()
     )
     assert found is not None
     assert found.document() is not None
