@@ -34,8 +34,8 @@ RELEASE: Final = "release"
 _COMPRESSION: Final = 1
 _WINDOW_BITS: Final = 13
 _MEMORY_LEVEL: Final = 6
-"""A table is some kilobytes: the quarter of a megabyte that is taken as a rule would be fetched from
-the kernel and given back each time. Source: zlib's manual, `deflateInit2`."""
+"""A table is some kilobytes: a quarter of a megabyte, as by default, would be had from the kernel
+and given back for each. Source: zlib's manual, `deflateInit2`."""
 _TREES: Final = 2
 """Pool trees at a time whose names are kept: of more there are decisions after a reload alone."""
 _TABLE_BYTES_MAX: Final = 1 << 22
