@@ -5,6 +5,7 @@ from functools import reduce
 
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
+from ..pools.domains import Domains
 from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm
 from ..rules.podaffinity.standing_rules import StandingRules
 from ..rules.podaffinity.term import is_same_instance
@@ -48,4 +49,16 @@ def required_among(
 
 def is_held(rules: PlacementRules) -> bool:
     """Whether a container has rules that must hold where it is."""
-    return bool(rules.required) or rules.hold_it
+    return bool(rules.required or rules.spread_levels) or rules.tie_it
+
+
+def needs_all(rules: PlacementRules, cpus: int, domains: Domains) -> bool:
+    """Whether a container's rules might not hold on fewer of the cpus on which it is, a mask.
+
+    Who is in one domain of a level is counted there, on whichever of its cpus.
+    """
+    if rules.tie_it:
+        return True
+    return any(
+        [cpus & ~domains.covering(level, cpus & -cpus) for level in rules.spread_levels if cpus]
+    )

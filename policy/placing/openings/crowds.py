@@ -6,10 +6,11 @@ from typing import Final
 from ....topology.model.machine import Level
 from ...books.books import Books
 from ...books.cpu_ledger import Ledger
-from ...books.ties import required_among
+from ...books.ties import needs_all, required_among
 from ...model.container import ContainerId
 from ...model.grant import Grant
 from ...model.request import CpuType
+from ...rules.podaffinity.rule_set import PlacementRules
 from ..judging.barrier import Barrier
 from ..judging.restriction import Restriction
 
@@ -98,7 +99,9 @@ class Crowds:
                 continue
             is_fixed = grant.cpu_type is not _NORMAL or grant.exclusive.mask or grant.is_strict
             own = rules.get(container_id)
-            if is_fixed or (own is not None and own.hold_it and not self._with_held):
+            if own is not None and (own.tie_it or own.spread_levels):
+                is_fixed = is_fixed or self._needs_all(own, grant)
+            if is_fixed:
                 can[container_id] = False
                 continue
             standing = pools[grant.pool_id].sharable.mask
@@ -115,6 +118,13 @@ class Crowds:
             required = required_among(moving, books.standing, books.affinity.residents)
             can.update(dict.fromkeys(required, False))
 
+    def _needs_all(self, rules: PlacementRules, grant: Grant) -> bool:
+        """Whether a resident is held where its grant, or that of its pen, is."""
+        if self._with_held:
+            return False
+        books = self._books
+        return needs_all(rules, standing_cpus(grant, books.ledger), books.domains)
+
     def _can_pen_leave(self, pen_id: ContainerId) -> bool:
         """Whether no rule holds those in a pen, and its grant says where they are."""
         can = self._of_pens.get(pen_id)
@@ -128,7 +138,7 @@ class Crowds:
         books, standing = self._books, self._books.standing
         if pen.cpu_type is not _NORMAL or pen.exclusive or pen.is_strict:
             return False
-        if standing.of(member).hold_it and not self._with_held:
+        if self._needs_all(standing.of(member), pen):
             return False
         if pen.within is not None and pen.within & books.tree.root.reserved:
             return False

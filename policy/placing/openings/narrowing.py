@@ -19,7 +19,7 @@ from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
 from ...books.cpu_ledger import Ledger
 from ...books.narrowed_shares import NarrowedShares
-from ...books.ties import required_among
+from ...books.ties import needs_all, required_among
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId
 from ...pools.domains import Domains
@@ -346,9 +346,10 @@ def may_make_way(held: Iterable[ContainerId], books: Books) -> Sequence[Containe
     members: dict[ContainerId, Sequence[ContainerId]] = {}
     for held_as in held:
         grant = ledger.counted(held_as)
-        if has_room(grant, standing_cpus(grant, ledger), ledger):
+        cpus = standing_cpus(grant, ledger)
+        if has_room(grant, cpus, ledger):
             inside = tuple(ledger.members(held_as)) or (held_as,)
-            if not any(standing.of(one).hold_it for one in inside):
+            if not any(needs_all(standing.of(one), cpus, books.domains) for one in inside):
                 members[held_as] = inside
     if not members or not standing.has_required_affinity:
         return list(members)

@@ -82,14 +82,16 @@ class PlacementRules(Struct, frozen=True, kw_only=True, dict=True):
         return any(map(is_lasting, rules))
 
     @cached_property
-    def hold_it(self) -> bool:
-        """Whether some must hold where the owner is, and might not on fewer of its cpus."""
-        if self.pool_required or self.pool_name is not None:
-            return True
+    def tie_it(self) -> bool:
+        """Whether some must hold where the owner is that are about whom or what it is with."""
         # Worked out once: each newcomer in whose way the owner is asks.
-        if not all([one.is_anti for one in self.required]):
-            return True
-        return any([one.is_required for one in self.spread])
+        is_about_pools = bool(self.pool_required) or self.pool_name is not None
+        return is_about_pools or not all([one.is_anti for one in self.required])
+
+    @cached_property
+    def spread_levels(self) -> tuple[Level, ...]:
+        """The levels over which the owner must be spread with others."""
+        return tuple(dict.fromkeys([one.level for one in self.spread if one.is_required]))
 
     def __bool__(self) -> bool:
         return bool(

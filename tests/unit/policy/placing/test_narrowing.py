@@ -84,6 +84,39 @@ def test_a_large_newcomer_has_several_domains_left_to_it(cpu: int, place: str) -
     engine.check()
 
 
+@pytest.mark.parametrize(
+    ("kind", "level", "place"),
+    [
+        pytest.param("numa", "numa", "8-9", id="in its NUMA node it counts on fewer cpus, too"),
+        pytest.param("socket", "socket", "2-3", id="and in its socket"),
+        pytest.param("socket", "numa", "", id="a NUMA node of two would have one less"),
+    ],
+)
+def test_who_is_spread_with_others_makes_way_inside_the_domain_where_it_counts(
+    kind: str, level: str, place: str
+) -> None:
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G", "cpuset:0-1")
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": level,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "twin"}},
+    }
+    wanted = [{"key": kind, "operator": "In", "values": ["1" if kind == "numa" else "0"]}]
+    wanted.append({"key": "kind", "operator": "In", "values": [kind]})
+    wish = {"weight": 100, "preference": {"matchExpressions": wanted}}
+    rules = {"topologySpread": [spread], "poolAffinity": {PREFERRED: [wish]}}
+    twin = container_of("twin", 0.1, rules)
+    there = {"pool-name.pinfold.dev/pod": "NUMA node #1" if kind == "numa" else "socket #0"}
+    web = container_of("web", 0.1, apart(term("core", "twin")), fails=True, annotations=there)
+    whole = placed(engine, twin)
+    result = engine.create(web).result
+    assert isinstance(result, Grant) is bool(place)
+    assert not place or cpus(engine, web) == place
+    assert (cpus(engine, twin) != whole) is bool(place)
+    engine.check()
+
+
 def test_nobody_leaves_a_domain_without_isolated_cpus_for_who_needs_those() -> None:
     """They are in the first socket and in the last; the resident has room in two others."""
     engine = engine_of("socket:4 core:4 mem:4G isolated:1,13")
