@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
+from ...topology.model.machine import Level
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
 from ..pools.domains import Domains
 from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm
 from ..rules.podaffinity.standing_rules import StandingRules
-from ..rules.podaffinity.term import is_same_instance
+from ..rules.podaffinity.term import container_labels, is_same_instance
 from ..rules.podaffinity.term_selection import instances, select_included
 from ..rules.residents import Residents
 
@@ -52,13 +53,37 @@ def is_held(rules: PlacementRules) -> bool:
     return bool(rules.required or rules.spread_levels) or rules.tie_it
 
 
-def needs_all(rules: PlacementRules, cpus: int, domains: Domains) -> bool:
-    """Whether a container's rules might not hold on fewer of the cpus on which it is, a mask.
+def needs_all(rules: PlacementRules, cpus: int, domains: Domains, *, is_twin: bool = False) -> bool:
+    """Whether a container is to keep all of the cpus on which it is, a mask, for its own rules.
 
-    Who is in one domain of a level is counted there, on whichever of its cpus.
+    `is_twin`: it is held against one under the same rules. For others who must be in a pool, or
+    with somebody, does not make way.
     """
-    if rules.tie_it:
+    if rules.tie_it and not is_twin:
         return True
-    return any(
-        [cpus & ~domains.covering(level, cpus & -cpus) for level in rules.spread_levels if cpus]
+    return spans(cpus, (*rules.near_levels, *rules.spread_levels), domains)
+
+
+def is_needed_whole(
+    container: Container, cpus: int, standing: StandingRules, domains: Domains
+) -> bool:
+    """Whether others must be with a container in a domain, and it is in several, on these cpus."""
+    labels = container_labels(container)
+    return spans(
+        cpus,
+        [
+            one.rule.term.level
+            for one in standing.requiring([container])
+            if one.rule.term.includes(next(iter(one.owners.values())), container, labels)
+        ],
+        domains,
     )
+
+
+def spans(cpus: int, levels: Iterable[Level], domains: Domains) -> bool:
+    """Whether cpus, a mask, are in several domains of a level.
+
+    Who is in one is with the same others, and is counted, on whichever of its cpus.
+    """
+    lowest = cpus & -cpus
+    return bool(cpus) and any([cpus & ~domains.covering(level, lowest) for level in levels])

@@ -1,17 +1,19 @@
 """Crowds: the residents in the way of rules, and who of them may make way inside their pools."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from ....topology.model.machine import Level
 from ...books.books import Books
 from ...books.cpu_ledger import Ledger
-from ...books.ties import needs_all, required_among
+from ...books.ties import is_needed_whole, needs_all, required_among
 from ...model.container import ContainerId
 from ...model.grant import Grant
 from ...model.request import CpuType
 from ...rules.podaffinity.rule_set import PlacementRules
+from ...rules.podaffinity.standing_rules import StandingRules
 from ..judging.barrier import Barrier
+from ..judging.judgement import Judgement
 from ..judging.restriction import Restriction
 
 # A member of an enum is looked up by a call of Python.
@@ -25,12 +27,34 @@ def standing_cpus(grant: Grant, ledger: Ledger) -> int:
     return sharable if grant.within is None else sharable & grant.within.mask
 
 
+def twins_of(judgement: Judgement, standing: StandingRules) -> Collection[ContainerId]:
+    """Residents that a newcomer must not be with, and that must not be with it: as a rule replicas.
+
+    Or under the same rules otherwise, as all containers of a pod are.
+    """
+    avoided = {one.id for rule in judgement.own for one in rule.blockers}
+    if not avoided:
+        return ()
+    found = set[ContainerId]().union(*[one.insisting.presence for one in judgement.barriers])
+    newcomer = judgement.newcomer
+    rules = () if newcomer is None else standing.of(newcomer).required
+    if rules:
+        found.update([one for one in avoided if standing.of(one).required == rules])
+    return avoided & found
+
+
 class Crowds:
     """Residents that are in the way of rules, the same ones often of many, and who may make way."""
 
-    def __init__(self, books: Books, *, with_held: bool = False) -> None:
-        """`with_held`: those count, too, that required rules hold where they are."""
+    def __init__(
+        self, books: Books, twins: Collection[ContainerId] = (), *, with_held: bool = False
+    ) -> None:
+        """`twins`: see `twins_of`.
+
+        `with_held`: those count, too, that required rules hold where they are.
+        """
         self._books = books
+        self._twins = twins
         self._with_held = with_held
         self.movable: dict[ContainerId, frozenset[Level]] = {}
         """Containers that can make way, or their pens, with the levels at which rules say so."""
@@ -100,7 +124,7 @@ class Crowds:
             is_fixed = grant.cpu_type is not _NORMAL or grant.exclusive.mask or grant.is_strict
             own = rules.get(container_id)
             if own is not None and (own.tie_it or own.spread_levels):
-                is_fixed = is_fixed or self._needs_all(own, grant)
+                is_fixed = is_fixed or self._needs_all(container_id, own, grant)
             if is_fixed:
                 can[container_id] = False
                 continue
@@ -116,14 +140,23 @@ class Crowds:
         moving = may_be_required and [one for one in found if can[one]]
         if moving:
             required = required_among(moving, books.standing, books.affinity.residents)
-            can.update(dict.fromkeys(required, False))
+            can.update({one: not self._is_needed_whole(one, grants[one]) for one in required})
 
-    def _needs_all(self, rules: PlacementRules, grant: Grant) -> bool:
-        """Whether a resident is held where its grant, or that of its pen, is."""
+    def _needs_all(self, resident: ContainerId, rules: PlacementRules, grant: Grant) -> bool:
+        """Whether a resident's rules need all cpus of its grant, or of its pen's."""
         if self._with_held:
             return False
-        books = self._books
-        return needs_all(rules, standing_cpus(grant, books.ledger), books.domains)
+        books, is_twin = self._books, resident in self._twins
+        cpus = standing_cpus(grant, books.ledger)
+        return needs_all(rules, cpus, books.domains, is_twin=is_twin)
+
+    def _is_needed_whole(self, resident: ContainerId, grant: Grant) -> bool:
+        """Whether others that must be with a resident need all cpus of its grant, or its pen's."""
+        if resident not in self._twins:
+            return True
+        books, cpus = self._books, standing_cpus(grant, self._books.ledger)
+        container = books.affinity.residents.container(resident)
+        return is_needed_whole(container, cpus, books.standing, books.domains)
 
     def _can_pen_leave(self, pen_id: ContainerId) -> bool:
         """Whether no rule holds those in a pen, and its grant says where they are."""
@@ -138,7 +171,7 @@ class Crowds:
         books, standing = self._books, self._books.standing
         if pen.cpu_type is not _NORMAL or pen.exclusive or pen.is_strict:
             return False
-        if self._needs_all(standing.of(member), pen):
+        if self._needs_all(member, standing.of(member), pen):
             return False
         if pen.within is not None and pen.within & books.tree.root.reserved:
             return False
@@ -146,4 +179,5 @@ class Crowds:
             return False
         if self._with_held or not standing.has_required_affinity:
             return True
-        return not standing.is_required(books.affinity.residents.container(member))
+        is_required = standing.is_required(books.affinity.residents.container(member))
+        return not (is_required and self._is_needed_whole(member, pen))

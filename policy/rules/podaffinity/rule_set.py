@@ -83,10 +83,15 @@ class PlacementRules(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def tie_it(self) -> bool:
-        """Whether some must hold where the owner is that are about whom or what it is with."""
+        """Whether the owner must be in a pool, or with others, and so where it is."""
         # Worked out once: each newcomer in whose way the owner is asks.
-        is_about_pools = bool(self.pool_required) or self.pool_name is not None
-        return is_about_pools or not all([one.is_anti for one in self.required])
+        return bool(self.pool_required or self.near_levels) or self.pool_name is not None
+
+    @cached_property
+    def near_levels(self) -> tuple[Level, ...]:
+        """The levels at which the owner must be with others."""
+        levels = [one.term.level for one in self.required if not one.is_anti]
+        return tuple(dict.fromkeys(levels))
 
     @cached_property
     def spread_levels(self) -> tuple[Level, ...]:

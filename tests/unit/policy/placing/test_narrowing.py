@@ -1,6 +1,6 @@
 """Narrowing: who makes way for a newcomer, and where nobody need be asked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,8 +19,11 @@ from tests.unit.policy.engine.ruled_pods import (
     engine_of,
     near,
     placed,
+    reason,
     term,
 )
+
+_NAME = "pool-name.pinfold.dev/pod"
 
 
 def _resident(name: str, level: str, **labels: str) -> Container:
@@ -114,6 +117,56 @@ def test_who_is_spread_with_others_makes_way_inside_the_domain_where_it_counts(
     assert isinstance(result, Grant) is bool(place)
     assert not place or cpus(engine, web) == place
     assert (cpus(engine, twin) != whole) is bool(place)
+    engine.check()
+
+
+@pytest.mark.parametrize(
+    ("rules", "annotations", "places"),
+    [
+        pytest.param({}, {"pool-selector": "numa=1"}, ["12-15", "8-9", "10-11"], id="in a pool"),
+        pytest.param(
+            {}, {"pool-name": "socket #1"}, ["20-31", "16-17", "18-19"], id="in one by its name"
+        ),
+        pytest.param(
+            near(term("numa", "cache")), {}, ["20-23", "16-17", "18-19"], id="with a container"
+        ),
+    ],
+)
+def test_replicas_that_must_be_apart_make_way_for_each_other_wherever_they_must_be(
+    rules: Mapping[str, Any], annotations: Mapping[str, str], places: Sequence[str]
+) -> None:
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G", "cpuset:0-1")
+    engine.create(container_of("cache", 0.1, annotations={_NAME: "NUMA node #2"}))
+    told = {f"{key}.pinfold.dev/pod": value for key, value in annotations.items()}
+    both = {**rules, **apart(term("core", "web"))}
+    names = ("web-0", "web-1", "web-2")
+    replicas = [container_of(n, 0.1, both, app="web", fails=True, annotations=told) for n in names]
+    for one in replicas:
+        placed(engine, one)
+    assert [cpus(engine, one) for one in replicas] == places
+    assert not any(engine.decisions[one.id].unmet for one in replicas)
+
+
+@pytest.mark.parametrize(
+    ("rules", "annotations"),
+    [
+        pytest.param({}, {"pool-selector": "numa=1"}, id="in a pool"),
+        pytest.param({}, {"pool-name": "NUMA node #1"}, id="in one by its name"),
+        pytest.param(near(term("numa", "cache")), {}, id="with a container"),
+    ],
+)
+def test_who_must_be_somewhere_makes_no_way_for_the_rule_of_a_newcomer_alone(
+    rules: Mapping[str, Any], annotations: Mapping[str, str]
+) -> None:
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G", "cpuset:0-1")
+    engine.create(container_of("cache", 0.1, annotations={_NAME: "NUMA node #1"}))
+    told = {f"{key}.pinfold.dev/pod": value for key, value in annotations.items()}
+    held = container_of("held", 0.1, rules, annotations=told)
+    assert placed(engine, held) == "8-15"
+    beside = {_NAME: "NUMA node #1"}
+    web = container_of("web", 0.1, apart(term("core", "held")), fails=True, annotations=beside)
+    assert "wanted a core without default/held/main" in reason(engine.create(web))
+    assert cpus(engine, held) == "8-15"
     engine.check()
 
 
