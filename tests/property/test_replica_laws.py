@@ -80,3 +80,10 @@ def test_replicas_that_must_be_apart_are_placed_while_there_is_a_domain_for_each
             assert not isinstance(decision.result, Refusal), decision.result.reason
         engine.check()
     assert not any(one.unmet for one in engine.decisions.values())
+    # Nobody moves where the daemon restarts, whether or not it remembers how all came to be there.
+    before = engine.snapshot()
+    for advice in (before.advice(), {}):
+        again = engine_of(spec, f"cpuset:{reserved}")
+        assert not again.synchronize(before.running(), advice).changes
+        again.check()
+        assert not any(one.unmet for one in again.decisions.values())
