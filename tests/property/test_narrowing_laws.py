@@ -36,7 +36,7 @@ _ODD: Mapping[str, Mapping[str, Any]] = {
     "of the system": {"namespace": "kube-system"},
     "insists": {"fails": True},
     "has a cpu": {"cpu": 1},
-    "has a cpu, and shares some": {"cpu": 1.5},
+    "has a cpu, and shares some": {"cpu": 1.5, "is_guaranteed": True},
     "has a large share": {"cpu": 3, "shares": True},
 }
 

@@ -98,7 +98,10 @@ class Crowds:
         grants = self._books.ledger.grants
         for container_id in moving:
             # Who is in a pen takes the others with it.
-            held_as = grants[container_id].pen or container_id
+            grant = grants[container_id]
+            # Where it has cpus of its own it stays.
+            kept |= grant.exclusive.mask
+            held_as = grant.pen or container_id
             before = movable.get(held_as, _NO_LEVELS)
             after = wider.get(before)
             if after is None:
@@ -121,7 +124,12 @@ class Crowds:
             if grant.pen is not None:
                 can[container_id] = self._can_pen_leave(grant.pen)
                 continue
-            is_fixed = grant.cpu_type is not _NORMAL or grant.exclusive.mask or grant.is_strict
+            own_cpus = grant.exclusive.mask
+            is_fixed = (
+                grant.cpu_type is not _NORMAL
+                or grant.is_strict
+                or (own_cpus and not grant.shared_milli)
+            )
             own = rules.get(container_id)
             if own is not None and (own.tie_it or own.spread_levels):
                 is_fixed = is_fixed or self._needs_all(container_id, own, grant)
@@ -134,7 +142,7 @@ class Crowds:
                 standing &= 0 if grant.within.mask & reserved else grant.within.mask
             # Or its pool has no cpu left, and it is where others lend it some, whatever its share
             # comes to.
-            can[container_id] = not reach & ~standing
+            can[container_id] = not reach & ~(standing | own_cpus)
         may_be_required = books.standing.has_required_affinity and not self._with_held
         # Those that are in the way of several rules were asked about with the first of them.
         moving = may_be_required and [one for one in found if can[one]]

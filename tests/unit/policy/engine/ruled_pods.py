@@ -71,17 +71,21 @@ def container_of(
     main: str = "main",
     instance: str = "",
     shares: bool = False,
+    is_guaranteed: bool = False,
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> Container:
-    """A container of a pod called `name`; whole cpus are its own unless it `shares`."""
+    """A container of a pod called `name`; whole cpus are its own unless it `shares`.
+
+    `is_guaranteed`: of others, too, and it shares the rest.
+    """
     milli = round(cpu * 1000)
     told = dict(annotations or {})
     if rules is not None:
         told["affinity.pinfold.dev/pod"] = json.dumps(rules)
     if fails:
         told["on-unsatisfiable.pinfold.dev/pod"] = "fail"
-    is_own = milli and milli % 1000 == 0 and not shares
+    is_own = is_guaranteed or (milli and milli % 1000 == 0 and not shares)
     limit = milli if is_own else None
     memory = GIB // 64 if is_own else 0
     return Container(

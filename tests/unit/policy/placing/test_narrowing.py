@@ -170,6 +170,21 @@ def test_who_must_be_somewhere_makes_no_way_for_the_rule_of_a_newcomer_alone(
     engine.check()
 
 
+def test_who_has_cpus_of_its_own_makes_way_with_its_share_alone() -> None:
+    engine = engine_of("socket:1 core:3 thread:2 mem:4G", "cpuset:0-1")
+    mixed = container_of("mixed", 1.5, is_guaranteed=True)
+    assert placed(engine, mixed) == "2-5"
+    assert str(engine.grants[mixed.id].exclusive) == "2"
+    web = container_of("web", 0.5, apart(term("core", "mixed")), fails=True)
+    assert placed(engine, web) == "4-5"
+    assert cpus(engine, mixed) == "2-3"
+    engine.remove(web.id)
+    assert cpus(engine, mixed) == "2-5"
+    wide = container_of("wide", 2.5, apart(term("core", "mixed")), fails=True)
+    assert reason(engine.create(wide)).endswith("stop or move default/mixed/main")
+    engine.check()
+
+
 def test_nobody_leaves_a_domain_without_isolated_cpus_for_who_needs_those() -> None:
     """They are in the first socket and in the last; the resident has room in two others."""
     engine = engine_of("socket:4 core:4 mem:4G isolated:1,13")
