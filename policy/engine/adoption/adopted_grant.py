@@ -115,20 +115,22 @@ def _explained(
         request = _as_before(request, cpus, advice, picker)
     sharable = CpuSet(ledger.free_sharable[root.id])
     free = sharable | CpuSet(ledger.free_isolated[root.id])
-    remembered = NO_CPUS
-    if advice is not None and advice.exclusive <= free and advice.explains(cpus, request, picker):
-        remembered = advice.exclusive
+    own = NO_CPUS
+    if advice is None:
+        own = _beside_reserved(cpus, request, root.reserved, others)
+    elif advice.exclusive <= free and advice.explains(cpus, request, picker):
+        own = advice.exclusive
     if advice is not None and not (advice.exclusive or request.exclusive):
         cpus = left_of_share(cpus, request.shared_milli, advice.pool, ledger)
-    is_lent = _may_be_lent_beside(cpus, request, root.reserved, remembered)
+    is_lent = _may_be_lent_beside(cpus, request, root.reserved, own)
     exclusive: CpuSet | None = NO_CPUS
     if not request.exclusive:
         if not (cpus <= sharable or may_be_lent(cpus, request.shared_milli, ledger, advice)):
             return None
     elif not (cpus <= free or is_lent) or (advice is not None and not advice.exclusive):
         return None
-    elif remembered:
-        exclusive = remembered
+    elif own:
+        exclusive = own
     else:
         exclusive = _exclusive_part(cpus, request, picker, others, free, root.isolated)
     if exclusive is None or (request.exclusive and not (is_lent or cpus - exclusive <= sharable)):
@@ -197,6 +199,14 @@ def _may_be_lent_beside(cpus: CpuSet, request: Request, reserved: CpuSet, own: C
     # Who has all others may be adopted after it, so that these seem free.
     shared = cpus - own
     return request.shared_milli > 0 and bool(own and shared) and shared <= reserved
+
+
+def _beside_reserved(cpus: CpuSet, request: Request, reserved: CpuSet, others: int) -> CpuSet:
+    """The cpus of its own that a container seems to have beside reserved ones; none otherwise."""
+    own = cpus - reserved
+    if cpus == own or len(own) != request.exclusive or own.mask & others:
+        return NO_CPUS
+    return own
 
 
 def kept_grant(

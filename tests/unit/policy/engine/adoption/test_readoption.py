@@ -1,6 +1,6 @@
 """Adoption where something is wrong with single containers, and of single containers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -290,6 +290,27 @@ def test_a_container_on_cpus_that_are_lent_to_it_stays_in_the_pool_it_was_placed
     again = Engine(NODES, CONFIG)
     again.synchronize(before.running(), before.advice())
     assert again.grants == before.grants
+
+
+@pytest.mark.parametrize(
+    ("mixed", "others", "stays"),
+    [
+        pytest.param("0,2", ["1", "3-15"], True, id="beside its own it waits on the reserved one"),
+        pytest.param("0,2", ["2-15"], False, id="the other one is not its own"),
+        pytest.param("0,2-3", ["1", "4-15"], False, id="it has more than it asks for"),
+    ],
+)
+def test_who_waits_on_reserved_cpus_beside_its_own_keeps_them_though_nobody_remembers(
+    mixed: str, others: Sequence[str], *, stays: bool
+) -> None:
+    engine = Engine(NODES, CONFIG)
+    full = [running(f"o{one}", 1000 * len(CpuSet.parse(one)), one) for one in others]
+    one = running("mixed", 1500, mixed)
+    engine.synchronize([*full, one], {})
+    pinning = engine.pinning(one.id)
+    assert pinning is not None
+    assert (str(pinning.cpus) == mixed) is stays
+    engine.check()
 
 
 @pytest.mark.parametrize("is_remembered", [True, False])
