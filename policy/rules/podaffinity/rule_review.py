@@ -98,7 +98,8 @@ def _review_selector(term: Term, selector: LabelSelector, owner: Container) -> I
         by_key.setdefault(one.key, []).append(one)
     for key, some in by_key.items():
         if not _can_be_met(some):
-            what = f"is about nobody: no label {key} can be {' and '.join(map(str, some))}"
+            both = ", ".join(map(str, some))
+            what = f"is about nobody: it contradicts itself about the label {key} ({both})"
             yield term_finding(term, owner, what, _ONE_OUT)
 
 
