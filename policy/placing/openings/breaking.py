@@ -74,7 +74,7 @@ def degraded(
             dropped[pool_id] = (
                 objecting.dropped()
                 if objecting
-                else Dropped("cpus where rules hold", search.request.describe(), "too few")
+                else Dropped("CPUs where rules hold", search.request.describe(), "too few")
             )
     return Openings(
         regions=best,

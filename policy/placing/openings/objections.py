@@ -19,6 +19,7 @@ from ..judging.restriction import TOLD_MAX, Restriction, by_kind, kind_name, wan
 
 _READ_MAX: Final = 4 * TOLD_MAX
 """So many rules are looked for in a reason that may be long."""
+_RULED: Final = "CPUs where rules hold"
 _NAMED: Final = (": {}: ", "({}; ", "({})", "; {})")
 """A rule by its name in an objection, alone or with another one."""
 
@@ -74,8 +75,9 @@ class ObjectionWording(Struct, frozen=True, kw_only=True):
         inside = self.left & usable
         for child in map(self.tree.pools.__getitem__, pool.children if inside else ()):
             if not inside & ~child.cpus.mask:
-                what = f"cpus that rules leave outside {child.name}"
-                return Dropped(what, f"more than {CpuSet(inside)}", "none")
+                # Where it may be at all it is in the pool inside, which has a line of its own.
+                wanted = f"some outside {child.name}"
+                return Dropped(_RULED, wanted, f"{CpuSet(inside)}, all inside it")
         domains = self.domains
         judgement = Judgement(
             own=self.judged, barriers=self.barriers, pulls=Pulls(domains), domains=domains
@@ -86,7 +88,7 @@ class ObjectionWording(Struct, frozen=True, kw_only=True):
         name = "; ".join([kind_name(one) for one in islice(kinds, 2)])
         # Some of these are others', or all of them are too few.
         available = f"too little on {CpuSet(inside)}" if inside else "none"
-        return Dropped(f"cpus where rules hold ({name})", self.request.describe(), available)
+        return Dropped(f"{_RULED} ({name})", self.request.describe(), available)
 
 
 def unnamed_rules(judgement: Judgement, tree: PoolTree, reason: str) -> str:

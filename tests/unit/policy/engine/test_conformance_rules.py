@@ -818,7 +818,7 @@ def test_a_refusal_by_rules_of_both_sides_names_each_of_them_once() -> None:
     of_b = apart(term("socket", "a"), term("socket", "c"))
     placed(engine, container_of("b", 2, of_b, app="b", fails=True))
     decision = engine.create(container_of("c", 2, apart(term("socket", "a")), app="c", fails=True))
-    found = re.search(r"root: cpus where rules hold \((.*?)\): wanted", reason(decision))
+    found = re.search(r"root: CPUs where rules hold \((.*?)\): wanted", reason(decision))
     assert found is not None, reason(decision)
     names = found[1].split("; ")
     assert [name.rpartition(" of ")[2] for name in names] == ["default/c/main", "default/b/main"]

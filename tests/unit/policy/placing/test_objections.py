@@ -1,5 +1,7 @@
 """Objections of rules to pools: what they name, and what it costs to find that."""
 
+from msgspec.structs import replace
+
 from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
@@ -8,6 +10,7 @@ from pinfold.policy.placing.judging.barrier import Barrier, BarrierOwners
 from pinfold.policy.placing.openings.objections import ObjectionWording
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Level
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.counted_calls import count_calls
 
 BOOKS = Books(machine_from_spec("socket:2 numa:4 core:8 thread:2 mem:64G"), Config())
@@ -71,3 +74,15 @@ def test_owners_who_are_elsewhere_cost_an_objection_no_call() -> None:
     found.objection(LAST)
 
     assert count_calls(lambda: found.objection(LAST)) < 40
+
+
+def test_a_pool_of_which_rules_leave_cpus_of_one_child_alone_is_dropped_for_being_too_wide() -> (
+    None
+):
+    first, second = (BOOKS.tree.pools[one] for one in BOOKS.tree.root.children)
+    left = CpuSet(BOOKS.domains.masks(Level.CORE)[3])
+    found = replace(wording(), barriers=(), left=left.mask)
+    assert str(found.objection(BOOKS.tree.root.id)) == (
+        f"CPUs where rules hold: wanted some outside {first.name}, available {left}, all inside it"
+    )
+    assert found.objection(second.id).available == "none"
