@@ -114,10 +114,15 @@ class Lineup(Struct, frozen=True, kw_only=True):
             found.update({one: closed[one] for one in closed if one not in found})
         return {pool_id: found[pool_id] for pool_id in sorted(found)}
 
-    def reason(self) -> str:
+    def has_room_but_for_rules(self) -> bool:
+        """Whether some pool is dropped for nothing but a required rule."""
+        return bool(replace(self, rules={}).feasible_pools())
+
+    def reason(self, yielding: str = "") -> str:
         """The reason why no pool is left: pools with the same one together, widest pools first.
 
-        What keeps the request from pools that have room for it comes before all else.
+        What keeps the request from pools that have room for it comes before all else. `yielding`:
+        who would make room for it, were it not for rules; empty where nobody would.
         """
         roomy = dict.fromkeys(replace(self, rules={}).feasible()[::-1])
         pools_by_reason: dict[str, list[str]] = {}
@@ -127,8 +132,9 @@ class Lineup(Struct, frozen=True, kw_only=True):
         reasons = "; ".join(
             f"{', '.join(pools)}: {reason}" for reason, pools in pools_by_reason.items()
         )
-        head = "required rules leave no room" if roomy else "no pool has room"
-        return f"{head} for {self.contest.request.describe()} — {reasons}"
+        head = "required rules leave no room" if roomy or yielding else "no pool has room"
+        head = f"{head} for {self.contest.request.describe()}"
+        return " — ".join([head, *([yielding] if yielding else []), reasons])
 
     def packed(self) -> "Lineup":
         """The lineup in a fraction of the memory, for as long as its container lives.

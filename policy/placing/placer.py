@@ -6,13 +6,12 @@ from types import MappingProxyType
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import NO_NODES, CpuSet
-from ..books.booking import Booking
+from ...topology.sets.cpuset import CpuSet
+from ..books.booking import Booking, grant_of
 from ..books.books import Books
 from ..books.named_cpus import claimed_part
 from ..hints.hint_score import scores
 from ..memory.memory_choice import MemoryChoice
-from ..memory.offers import Offer
 from ..model.container import ContainerId
 from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
@@ -30,6 +29,7 @@ from .lineup import Lineup
 from .nearby import Nearby, reaches
 from .openings.objections import unnamed_rules
 from .openings.regrowth import Regrowth
+from .openings.unruled_books import NOBODY_SPARED, held_text, unruled, yielding_text
 from .place_finder import ChosenPlace, PlaceFinder
 from .pool_choice import Chooser, Facts
 
@@ -59,8 +59,8 @@ class Failure(Struct, frozen=True, kw_only=True):
     lineup: Lineup | None = None
 
     def because_of(self, *reasons: str) -> "Failure":
-        """The failure with more to say of why."""
-        reason = " — ".join((self.refusal.reason, *reasons))
+        """The failure with more to say of why; empty reasons are left out."""
+        reason = " — ".join([self.refusal.reason, *filter(None, reasons)])
         return replace(self, refusal=Refusal(reason=reason))
 
 
@@ -140,14 +140,18 @@ class Placer:
         else:
             choice = self._finder.find_by_rules(request, facts, judgement)
         if isinstance(choice, Lineup):
-            refusal = Refusal(reason=choice.reason())
-            failure = Failure(refusal=refusal, lineup=choice)
+            yielding = self._yielding(request, facts, choice, judgement)
+            reason = choice.reason(yielding)
+            failure = Failure(refusal=Refusal(reason=reason), lineup=choice)
             if judgement is None:
                 return failure
-            told = unnamed_rules(judgement.insisting(), self._tree, refusal.reason)
+            # No room is made for who breaks a rule, though it may.
+            rules = judgement if yielding else judgement.insisting()
+            told = unnamed_rules(rules, self._tree, reason)
+            head = "the rules:" if yielding else "besides,"
             departure = self._departure(request, facts, judgement)
             return failure.because_of(
-                *([f"besides, {told}"] if told else []), *([departure.text] if departure else [])
+                f"{head} {told}" if told else "", departure.text if departure else ""
             )
         return self._placement(request, memory, choice, judgement, weights)
 
@@ -190,6 +194,25 @@ class Placer:
             broken=broken,
             weights=weights,
         )
+
+    def _yielding(
+        self, request: Request, facts: Facts, refused: Lineup, judgement: Judgement | None
+    ) -> str:
+        """Who would make room for a refused newcomer, were it not for rules; empty for nobody."""
+        if facts.spared:
+            # For the sake of rules these keep a cpu: else there was a place.
+            return NOBODY_SPARED
+        books = self._books
+        is_ruled = judgement or books.standing.rules or not self._ledger.narrowed.is_empty
+        if not is_ruled or refused.has_room_but_for_rules():
+            return ""
+        found = self._finder.find(request, facts)
+        if isinstance(found, ChosenPlace):
+            return yielding_text(found.lifted, books)
+        found = PlaceFinder(unruled(books), self._chooser, self._judge).find(request, facts)
+        if isinstance(found, Lineup):
+            return ""
+        return held_text(found.pool_id, found.lifted, books, self._judge.is_bound)
 
     def _departure(self, request: Request, facts: Facts, judgement: Judgement) -> Departure | None:
         """The containers that could make room for a newcomer that is refused, if any could."""
@@ -359,27 +382,3 @@ class Placer:
             if friend is not None:
                 by_pool[friend.pool_id] = by_pool.get(friend.pool_id, 0) + weight
         return self._closeness.affinities(by_pool)
-
-
-def grant_of(
-    request: Request,
-    pool_id: PoolId,
-    exclusive: CpuSet,
-    isolated: CpuSet,
-    offer: Offer | None,
-) -> Grant:
-    """The grant of these cpus, and of what memory is offered, for a request."""
-    return Grant(
-        container_id=request.container_id,
-        pool_id=pool_id,
-        cpu_type=request.cpu_type,
-        exclusive=exclusive,
-        isolated=isolated,
-        shared_milli=request.shared_milli,
-        memory=NO_NODES if offer is None else offer.zone,
-        memory_bytes=request.memory_bytes,
-        preserve_memory=request.preserve_memory,
-        hide_hyperthreads=request.hide_hyperthreads,
-        is_strict=request.is_strict,
-        idle_level=request.idle_level,
-    )

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
-from ..books.booking import Booking
+from ..books.booking import Booking, grant_of
 from ..books.books import Books
 from ..books.named_cpus import can_spare
 from ..books.promises import keeps_promises
@@ -24,7 +24,7 @@ from .openings.crowds import standing_cpus
 from .openings.known_breaches import left_within, own_anew, staying
 from .openings.narrowing import make_way
 from .place_finder import ROOM_MADE
-from .placer import Failure, Placement, Placer, grant_of
+from .placer import Failure, Placement, Placer
 
 RESTARTED: Final = "restarted"
 """What decides where a container is restarted, and gets the place that it had."""

@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.container import Container, ContainerId, ContainerState
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.model.machine import Machine
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.property import test_rule_laws as laws
 
 STEPS = 60
@@ -32,7 +33,7 @@ class World(laws.World):
 
     def __init__(self, machine: Machine, seed: int) -> None:
         super().__init__(machine, seed)
-        self.verified = {"create": 0, "resize": 0, "all": 0, "rules": 0}
+        self.verified = {"create": 0, "resize": 0, "all": 0, "rules": 0, "ruled": 0, "full": 0}
 
     def new_pod(self) -> laws.Pod:
         self.pod = super().new_pod()
@@ -50,12 +51,31 @@ class World(laws.World):
                 text = f"{what} at {rule.level} to app={rule.app} "
                 assert re.search(f"(?<!-){text}", result.reason), (text, result.reason)
                 self.verified["rules"] += 1
+        if kind == "create":
+            self.judge_head(result.reason)
         told = list(TOLD.finditer(result.reason))
         assert len(told) == result.reason.count("to make room"), result.reason
         for found in told:
             # Of very many not all are named.
             if not found[3]:
                 self.judge_told(found, kind, name, milli)
+
+    def judge_head(self, reason: str) -> None:
+        """Rules are the cause where the newcomer has a place on a node that knows none."""
+        running = [
+            replace(
+                without_rules(each.container),
+                state=ContainerState.RUNNING,
+                cpus=CpuSet.collect(self.cpus(each.container)),
+            )
+            for each in self.pods.values()
+        ]
+        trial = self.new_engine()
+        trial.synchronize(running, {})
+        is_ruled = isinstance(trial.create(without_rules(self.pod.container)).result, Grant)
+        head = "required rules leave no room for " if is_ruled else "no pool has room for "
+        assert reason.startswith(head), reason
+        self.verified["ruled" if is_ruled else "full"] += 1
 
     def judge_told(self, found: re.Match[str], kind: str, name: str, milli: str) -> None:
         by_path = {one.container.path: one.container for one in self.pods.values()}
@@ -105,6 +125,10 @@ class World(laws.World):
         return isinstance(trial.update(ContainerId(name), resources).result, Grant)
 
 
+def without_rules(container: Container) -> Container:
+    return replace(container, pod=replace(container.pod, annotations={}))
+
+
 def walked(seed: int, steps: int = STEPS) -> Mapping[str, int]:
     world = World(laws.MACHINES[seed % len(laws.MACHINES)], seed)
     try:
@@ -127,7 +151,8 @@ def test_who_is_named_makes_room_where_others_take_back_what_they_gave_up(seed: 
 
 
 @pytest.mark.parametrize(
-    ("seed", "kind"), [(3, "create"), (10, "resize"), (9, "all"), (3, "rules")]
+    ("seed", "kind"),
+    [(3, "create"), (10, "resize"), (9, "all"), (3, "rules"), (3, "ruled"), (3, "full")],
 )
 def test_some_are_named(seed: int, kind: str) -> None:
     assert walked(seed)[kind]

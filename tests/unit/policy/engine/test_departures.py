@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container
-from pinfold.policy.model.grant import Refusal
+from pinfold.policy.model.container import Container, ContainerId, ContainerState
+from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
     IGNORED,
     apart,
@@ -385,6 +386,87 @@ def test_a_rule_of_several_who_close_every_pool_is_named_once() -> None:
     assert said.startswith("required rules leave no room for 1 exclusive CPU")
     assert said.count("anti-affinity") == 1
     assert " of default/shy0/main and 2 others: wanted a NUMA node without default/shy0/" in said
+
+
+SHY = container_of("shy", 2, apart(term("socket", "it")))
+BOUND = container_of("bound", 1.2, apart(term("socket", "nobody")), fails=True)
+SHY_RULE = "anti-affinity at socket to app=it (affinity.pinfold.dev/pod:1) of default/shy/main"
+
+
+@pytest.mark.parametrize(
+    ("shy", "sharer", "told"),
+    [
+        pytest.param(
+            SHY,
+            container_of("sharer", 1.2),
+            "without rules, default/sharer/main would make way",
+            id="who may share other cpus, where a rule keeps the newcomer from those",
+        ),
+        pytest.param(
+            container_of("shy", 2),
+            BOUND,
+            "rules hold default/bound/main where it is, else it would make way",
+            id="who is held by its own rule, where none is about the newcomer",
+        ),
+        pytest.param(
+            SHY,
+            BOUND,
+            "rules hold default/bound/main where it is, else it would make way",
+            id="who is held by its own rule, where another one keeps the newcomer from there",
+        ),
+        pytest.param(
+            container_of("shy", 2),
+            container_of("sharer", 1.7),
+            "",
+            id="nobody where there is no room without rules either",
+        ),
+    ],
+)
+def test_a_refusal_begins_with_rules_where_without_them_others_would_make_room(
+    shy: Container, sharer: Container, told: str
+) -> None:
+    """Of six cpus that are left two containers share four, as each is in one socket."""
+    engine = engine_of("socket:2 numa:1 core:4 thread:2", "cpuset:0", onUnsatisfiable="fail")
+    running = {
+        "1": container_of("one", 1),
+        "2-3": container_of("two", 2),
+        "4-5": shy,
+        "6-7": sharer,
+        "8-9": container_of("three", 2),
+        "10-11": container_of("four", 2),
+        "12-15": container_of("five", 1.5, apart(term("socket", "nobody")), fails=True),
+    }
+    engine.synchronize(
+        [
+            replace(one, state=ContainerState.RUNNING, cpus=CpuSet.parse(cpus))
+            for cpus, one in running.items()
+        ],
+        {},
+    )
+    assert engine.grants[sharer.id].pool_id != engine.tree.root.id
+    said = reason(engine.create(container_of("it", 3)))
+    head, *rest = said.split(" — ")
+    who = "required rules leave no room" if told else "no pool has room"
+    assert head == f"{who} for 3 exclusive CPUs, 16 MiB of memory"
+    assert (rest[0] == told) == bool(told)
+    assert "root, socket #1: exclusive CPUs: wanted 3, available 2" in said
+    keeps = f"the rules: {SHY_RULE}: wanted a socket without default/shy/main"
+    assert (keeps in rest) == (shy is SHY)
+
+
+def test_a_refusal_says_that_no_cpu_would_be_spared_for_who_asks_for_none_without_rules() -> None:
+    engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
+    for name, where in (("here", HERE), ("there", THERE)):
+        placed(engine, container_of(name, 0, annotations=where))
+    placed(engine, container_of("other", 1, annotations=HERE))
+    assert isinstance(engine.create(container_of("large", 6)).result, Grant)
+    engine.remove(ContainerId("large-main"))
+    head, yielding, *_, rules, _ = reason(
+        engine.create(container_of("it", 6, apart(term("numa", "other"))))
+    ).split(" — ")
+    assert head == "required rules leave no room for 6 exclusive CPUs, 16 MiB of memory"
+    assert yielding == "without rules, containers that asked for no CPU would make way"
+    assert rules.startswith("the rules: anti-affinity at numa to app=other ")
 
 
 def test_pools_that_rules_keep_a_container_from_are_told_before_full_ones() -> None:
