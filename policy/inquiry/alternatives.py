@@ -72,26 +72,29 @@ def _sentences(snapshot: Snapshot, container: Container, step: int) -> Iterator[
 
 
 def _rule_sentences(trials: "_Trials", snapshot: Snapshot, container: Container) -> Iterator[str]:
-    """What single rules are to blame for; all of its own together where none is by itself."""
+    """What single rules are to blame for; all of its own together where none is by itself.
+
+    Nobody would leave out a rule to be refused.
+    """
     rules = counted_rules(snapshot, container)
     own = [one for one in rules if one.owner.id == container.id]
     is_one_enough = False
     for rule, lighter in _without_each(snapshot, container, own) if len(own) > 1 else ():
         pool = trials.pool if lighter is None else trials.pool_of(lighter)
-        if pool != trials.pool:
+        if pool not in ("", trials.pool):
             is_one_enough = True
-            yield f"without its {rule.text} it would be {_words(pool)}"
+            yield f"it would be {_words(pool)} without its rule: {rule.text}"
     if not is_one_enough and any(map(is_rule, container.pod.annotations)):
         pool = trials.pool_of(_without_rules(container))
-        if pool != trials.pool:
+        if pool not in ("", trials.pool):
             yield f"without its rules it would be {_words(pool)}"
     of_others = [one for one in rules if one.owner.id != container.id]
     required = [one for one in of_others if one.kind is RuleKind.REQUIRED]
     for rule in required[:_RULES_OF_OTHERS_MAX]:
         lighter_node = without_that_of(snapshot, rule)
         pool = trials.pool if lighter_node is None else _Trials(lighter_node, container).pool
-        if pool != trials.pool:
-            yield f"without {rule.text} of {rule.owner.path} it would be {_words(pool)}"
+        if pool not in ("", trials.pool):
+            yield f"it would be {_words(pool)} without the rule of {rule.owner.path}: {rule.text}"
 
 
 def _without_each(

@@ -198,7 +198,7 @@ class Placer:
     def _yielding(
         self, request: Request, facts: Facts, refused: Lineup, judgement: Judgement | None
     ) -> str:
-        """Who would make room for a refused newcomer, were it not for rules; empty for nobody."""
+        """Text about residents that would make room without rules; empty where none would."""
         if facts.spared:
             # For the sake of rules these keep a cpu: else there was a place.
             return NOBODY_SPARED

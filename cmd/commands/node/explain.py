@@ -1,6 +1,7 @@
 """`pinfold explain`: why a container is where it is, or why it was refused."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, cast
 
@@ -18,6 +19,11 @@ from .document_text import json_text, pin_text
 from .name_completion import complete_container
 
 _MATCHES_SHOWN: Final = 8
+_SHORT: Final = 60
+"""A reason that is no longer is said of every pool."""
+_THEN: Final = " — "
+"""Between the parts of a refusal's reason."""
+_SAME_RULE: Final = "besides, the same rule of "
 
 
 @click.command()
@@ -55,11 +61,13 @@ def explanation_lines(found: ExplainDocument) -> Iterator[str]:
 
 
 def _sentences(found: ExplainDocument) -> Iterator[str]:
-    yield f"{found.container} {_outcome(found)}"
+    outcome, *more = _outcome(found)
+    yield f"{found.container} {outcome}"
+    yield from (f"  {one}" for one in more)
     yield f"  it asked for {found.request.get('text')} ({found.request.get('qos')})"
     if found.result == GRANT:
         against = f"; next best was {found.against}" if found.against else ""
-        yield f"  because: {words_of(found.decided_by)}{against}"
+        yield f"  because: {_words(found.decided_by)}{against}"
     # Rules that do not hold are among them.
     problems = cast("Sequence[object]", found.request.get("problems", ()))
     yield from (f"  problem: {one}" for one in problems)
@@ -75,13 +83,20 @@ def _sentences(found: ExplainDocument) -> Iterator[str]:
     yield from (f"  {one}" for one in found.alternatives)
 
 
-def _outcome(found: ExplainDocument) -> str:
+def _outcome(found: ExplainDocument) -> Sequence[str]:
+    """The result of a decision; of a refusal also what the table of candidates does not say."""
     at = f" at {found.at}" if found.at else ""
     if found.result != GRANT:
-        return f"was refused{at}: {found.decided_by}"
+        first, *more = found.decided_by.split(_THEN)
+        shown = [f"{one.pool}{mark}" for one in found.candidates for mark in ":,"]
+        if shown and found.rules:
+            # Those have lines of their own, and nothing stands before it there.
+            shown.append(_SAME_RULE)
+        left = [one for one in more if not one.startswith(tuple(shown))]
+        return f"was refused{at}: {first}", *left
     cpus = "any cpus" if found.cpus is None else f"cpus {found.cpus}"
     mems = "any memory" if found.mems is None else f"memory {found.mems}"
-    return f"is in {found.pool} on {cpus}, {mems}, decided{at}"
+    return (f"is in {found.pool} on {cpus}, {mems}, decided{at}",)
 
 
 def _rule_texts(rules: Sequence[RuleDocument], container: str) -> Iterator[str]:
@@ -116,25 +131,36 @@ def _force(kind: str, weight: int | None) -> Iterator[str]:
 
 
 def _candidate_lines(candidates: Sequence[CandidateDocument]) -> list[str]:
-    """A row for each pool, with the criteria alone in which any two of them differ."""
-    ranks = [one.rank for one in candidates if one.rank is not None]
-    names = list(ranks[0]) if ranks else []
-    # Pool ids always differ, and say nothing to people.
-    telling = [
-        name for name in names if name != "pool_id" and len({rank[name] for rank in ranks}) > 1
-    ]
+    """A row for each pool, with the criteria alone that put some pool before another one."""
+    telling = _telling([one.rank for one in candidates if one.rank is not None])
     rows: list[list[str]] = []
+    pools_by_reason: dict[str, str] = {}
     for place, one in enumerate(candidates, 1):
         if one.rank is not None:
             rows.append([str(place), one.pool, *(str(one.rank[name]) for name in telling)])
         elif one.dropped is not None:
             dropped = one.dropped
             reason = f"{dropped.criterion}: wanted {dropped.wanted}, available {dropped.available}"
+            first = pools_by_reason.setdefault(reason, one.pool)
+            if first != one.pool and len(reason) > _SHORT:
+                reason = f"as {first}"
             rows.append(["-", one.pool, *("" for _ in telling), reason])
     head = ["rank", "pool", *telling]
     if any(one.dropped for one in candidates):
         head.append("dropped")
     return [*table_lines(head, rows), *_legend_lines(telling)]
+
+
+def _telling(ranks: Sequence[Mapping[str, int]]) -> Sequence[str]:
+    """The criteria in which some rank first differs from the next one, in their order.
+
+    Between any two ranks the first of them that differs is the one that decides.
+    """
+    decisive = {
+        next((name for name in one if one[name] != after[name]), "")
+        for one, after in pairwise(ranks)
+    }
+    return [name for name in ranks[0] if name in decisive] if ranks else []
 
 
 def _legend_lines(criteria: Sequence[str]) -> Iterator[str]:
@@ -143,4 +169,9 @@ def _legend_lines(criteria: Sequence[str]) -> Iterator[str]:
         yield ""
         yield "  the first column that differs decides, the smaller number wins:"
         width = max(map(len, criteria))
-        yield from (f"    {name:{width}}  {words_of(name)}" for name in criteria)
+        yield from (f"    {name:{width}}  {_words(name)}" for name in criteria)
+
+
+def _words(decided_by: str) -> str:
+    """The meaning of a criterion, of which it need not be said here that it breaks ties."""
+    return words_of(decided_by).removeprefix("a tie: ")

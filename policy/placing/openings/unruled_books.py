@@ -13,7 +13,7 @@ from ...rules.podaffinity.standing_rules import StandingRules
 from ..judging.restriction import names_text
 
 NOBODY_SPARED: Final = "without rules, containers that asked for no CPU would make way"
-"""They go wherever some are left."""
+"""Text of a refusal: whoever asked for none goes wherever some are left."""
 
 
 def unruled(books: Books) -> Books:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,6 +15,13 @@ from msgspec import structs
 
 from pinfold.cmd.commands.node.explain import explanation_lines
 from pinfold.cmd.control.decision_document import decision_document
+from pinfold.cmd.control.documents import (
+    GRANT,
+    CandidateDocument,
+    DroppedDocument,
+    ExplainDocument,
+    RuleDocument,
+)
 from pinfold.cmd.control.explain_document import explain_document
 from pinfold.cmd.pinfold import main
 from pinfold.policy.manifests.manifest import parse_manifests
@@ -98,32 +106,23 @@ def test_a_person_would_say_it_so_and_then_show_the_table(node: AskedNode) -> No
         "  with 2100m of CPU instead of 1500m it would be placed in socket #0\n"
         "  without its rules it would be placed in socket #0\n"
         "\n"
-        "  rank  pool       affinity  memory_nodes  depth  exclusive_room  exclusive_pool"
-        "  neighbours  shared_room\n"
-        "  1     socket #1  -16       1             -1     -500            1             "
-        "  1           -500\n"
-        "  2     socket #0  -9        1             -1     -1500           0             "
-        "  0           -1500\n"
-        "  3     root       -9        2             0      -3500           2             "
-        "  0           -3500\n"
+        "  rank  pool       affinity  memory_nodes\n"
+        "  1     socket #1  -16       1\n"
+        "  2     socket #0  -9        1\n"
+        "  3     root       -9        2\n"
         "\n"
         "  the first column that differs decides, the smaller number wins:\n"
-        "    affinity        nearest to the containers it wants near,"
-        " farthest from those it avoids\n"
-        "    memory_nodes    it needs the fewest memory nodes\n"
-        "    depth           the tightest pool that holds it\n"
-        "    exclusive_room  it has most room left\n"
-        "    exclusive_pool  a tie: the first of equal pools\n"
-        "    neighbours      it has the fewest containers\n"
-        "    shared_room     it has most shared cpu left\n"
+        "    affinity      nearest to the containers it wants near, farthest from those it avoids\n"
+        "    memory_nodes  it needs the fewest memory nodes\n"
     )
 
 
 def test_a_refused_container_is_explained_although_it_is_gone(node: AskedNode) -> None:
     run = pinfold(node, "explain", "default/vast/vast")
     lines = run.output.splitlines()
-    assert lines[0].startswith(
-        "default/vast/vast was refused at 2023-11-14T22:13:20Z: no pool has room for 8 exclusive"
+    assert lines[0] == (
+        "default/vast/vast was refused at 2023-11-14T22:13:20Z: "
+        "no pool has room for 8 exclusive CPUs, 1 GiB of memory"
     )
     assert lines[1] == "  it asked for 8 exclusive CPUs, 1 GiB of memory (Guaranteed)"
     assert lines[2].startswith("  with 3000m of CPU instead of 8000m it would be placed in ")
@@ -226,6 +225,101 @@ def test_one_rule_of_several_others_is_said_once(ruled: AskedNode) -> None:
         others,
     )
     assert len(json.loads(pinfold(ruled, "explain", "shy3", "-o", "json").output)["rules"]) == 4
+
+
+def explained(*candidates: CandidateDocument, **fields: Any) -> list[str]:
+    """The lines about a container with these candidates, after the first one."""
+    found = ExplainDocument(
+        container="default/it/c",
+        at=None,
+        result=fields.pop("result", GRANT),
+        pool="root",
+        cpus="0-3",
+        mems="0",
+        decided_by=fields.pop("decided_by", "depth"),
+        against=None,
+        request={"text": "nothing", "qos": "BestEffort"},
+        rules=fields.pop("rules", ()),
+        candidates=candidates,
+        moved=(),
+        alternatives=(),
+        **fields,
+    )
+    return [*explanation_lines(found)]
+
+
+def ranked(pool: str, *ranks: int) -> CandidateDocument:
+    names = ("depth", "exclusive_pool", "neighbours", "shared_room", "pool_id")
+    rank = dict(zip(names, ranks, strict=True))
+    return CandidateDocument(pool=pool, rank=rank, dropped=None)
+
+
+def dropped(pool: str, criterion: str) -> CandidateDocument:
+    why = DroppedDocument(criterion=criterion, wanted="some", available="none")
+    return CandidateDocument(pool=pool, rank=None, dropped=why)
+
+
+def test_the_columns_are_those_that_put_one_pool_before_the_next() -> None:
+    lines = explained(
+        ranked("a", -2, 0, 1, -500, 0),
+        ranked("b", -2, 1, 0, -900, 1),
+        ranked("c", -1, 2, 5, -900, 2),
+    )
+    assert lines[lines.index("") + 1 :] == [
+        "  rank  pool  depth  exclusive_pool",
+        "  1     a     -2     0",
+        "  2     b     -2     1",
+        "  3     c     -1     2",
+        "",
+        "  the first column that differs decides, the smaller number wins:",
+        "    depth           the tightest pool that holds it",
+        "    exclusive_pool  the first of equal pools",
+    ]
+
+
+def test_pools_that_are_alike_are_told_apart_by_their_order() -> None:
+    lines = explained(ranked("a", -2, 0, 1, -5, 0), ranked("b", -2, 0, 1, -5, 1))
+    assert lines[-4:-2] == ["  2     b     1", ""]
+    assert lines[-1] == "    pool_id  the first of equal pools"
+
+
+def test_a_long_reason_of_several_pools_is_said_once() -> None:
+    rule = f"anti-affinity at numa to app=web ({'x' * 60})"
+    pools = dropped("a", rule), dropped("b", "cpus"), dropped("c", rule), dropped("d", "cpus")
+    assert explained(*pools)[-4:] == [
+        f"  -     a     {rule}: wanted some, available none",
+        "  -     b     cpus: wanted some, available none",
+        "  -     c     as a",
+        "  -     d     cpus: wanted some, available none",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        pytest.param(
+            "no pool has room for it — a, b: cpus: wanted some, available none"
+            " — besides, affinity to x: wanted y — to make room, stop or move z",
+            ["besides, affinity to x: wanted y", "to make room, stop or move z"],
+            id="but the pools, which are below",
+        ),
+        pytest.param(
+            "rules leave no room for it — a: r: wanted some, available none; b: r"
+            " — besides, the same rule of z and 3 others — to make room, stop or move z",
+            ["to make room, stop or move z"],
+            id="and a rule that is the same as one of those",
+        ),
+        pytest.param("it is too late", [], id="nothing where there is one part"),
+    ],
+)
+def test_a_refusal_is_told_part_by_part(reason: str, told: list[str]) -> None:
+    rule = RuleDocument(owner="z", text="r", kind="required", weight=None, matches=())
+    pools = dropped("a", "cpus"), dropped("b", "cpus")
+    lines = explained(*pools, result="refusal", decided_by=reason, rules=(rule,))
+    assert lines[0] == f"default/it/c was refused: {reason.partition(' — ')[0]}"
+    assert lines[1 : lines.index("  it asked for nothing (BestEffort)")] == [
+        f"  {one}" for one in told
+    ]
 
 
 def test_without_columns_there_is_no_legend(node: AskedNode) -> None:
