@@ -61,6 +61,8 @@ class DaemonReports:
             self.counts.recoveries["restored" if advice else "empty"] += 1
         if self.keeper is not None:
             daemon.state_fault = self.keeper.fault
+        if self.history is not None:
+            daemon.history_fault = self.history.fault
         for one in (self.keeper, self.history, self.tuner):
             if one is not None:
                 one.start(daemon.plugin)

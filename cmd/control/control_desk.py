@@ -72,6 +72,7 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
             document,
             config_fault=reload.fault if reload else "",
             state_fault=self.daemon.state_fault(),
+            history_fault=self.daemon.history_fault(),
             refusals=self._refusals(),
         )
         return _encoded(document)

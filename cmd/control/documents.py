@@ -91,8 +91,10 @@ class StatusDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True
     """The first fault of the configuration as it was read last; empty where that is in force."""
     state_fault: str = ""
     """What kept the state from being saved last; empty where nothing did."""
+    history_fault: str = ""
+    """What kept decisions from being written last, likewise."""
     refusals: RefusalsDocument | None = None
-    """Left out, as the two faults are, where there is none."""
+    """Left out, as the faults are, where there is none."""
 
 
 class ContainersDocument(NodeDocument, frozen=True, kw_only=True):

@@ -157,6 +157,8 @@ class Daemon:
         """None where the configuration was never read again."""
         self.state_fault: Callable[[], str] = str
         """What kept the state from being saved; empty where nothing did, or none is kept."""
+        self.history_fault: Callable[[], str] = str
+        """What kept decisions from being written, likewise."""
         self.audit = DriftAudit(self.plugin, self._report)
         self.rules = RuleWatch(self.plugin, self._report, clock)
         self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)

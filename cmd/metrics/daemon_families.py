@@ -62,6 +62,8 @@ class DaemonLook:
     """The last reading of the configuration; None where it was never read again."""
     state_fault: str = ""
     """What kept the state from being saved last; empty for nothing."""
+    history_fault: str = ""
+    """What kept decisions from being written last; empty for nothing."""
 
 
 def daemon_families(
@@ -217,6 +219,11 @@ def _health_families(look: DaemonLook) -> Iterator[Metric]:
             "pinfold_state_last_save_successful",
             "0 while the state could not be saved.",
             int(not look.state_fault),
+        ),
+        (
+            "pinfold_history_last_write_successful",
+            "0 while decisions could not be written.",
+            int(not look.history_fault),
         ),
         (
             "pinfold_nri_connected",

@@ -99,6 +99,7 @@ class MetricPages:
             reconnections=max(0, self._daemon.tally.connections - 1),
             reload=self._daemon.last_reload,
             state_fault=self._daemon.state_fault(),
+            history_fault=self._daemon.history_fault(),
         )
         families: Iterable[Metric] = ()
         if self._is_shown(OWN):

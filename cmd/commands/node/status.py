@@ -79,8 +79,9 @@ def _lines(status: StatusDocument) -> Iterator[str]:
         # How to mend it is long, and in the log.
         fault = status.config_fault.partition(" — ")[0]
         yield escaped(f"problem: {fault}; the old configuration stays in force, see the log")
-    if status.state_fault:
-        yield escaped(f"problem: {status.state_fault}")
+    for fault in (status.state_fault, status.history_fault):
+        if fault:
+            yield escaped(f"problem: {fault}")
     yield ""
     yield from table_lines(_POOL_HEAD, [_pool_row(one) for one in status.pools])
     yield ""

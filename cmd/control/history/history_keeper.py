@@ -37,6 +37,8 @@ _TABLES_WAITING_MAX: Final = 64
 """Decisions that wait with all they were made from; further ones are kept without candidates."""
 _WAITING_MAX: Final = 4096
 _BUSY_SECONDS: Final = 10.0
+_AGAIN_SECONDS: Final = 10.0
+"""After a fault it is seen so often whether it is over, although nothing is decided."""
 _LINES_AT_ONCE: Final = 32
 """A line takes up to a few kilobytes, and memory for all of a busy time would hardly be had back.
 """
@@ -63,12 +65,14 @@ class HistoryKeeper:
         pause_seconds: float = _PAUSE_SECONDS,
         clock: Callable[[], float] = time.time,
         bytes_max: int = BYTES_MAX,
+        again_seconds: float = _AGAIN_SECONDS,
     ) -> None:
         """`clock`: seconds since 1970; `bytes_max`: of the file."""
         self.file = HistoryFile(folder, log, bytes_max)
         self._folder = folder
         self._log = log
         self._pause_seconds = pause_seconds
+        self._again_seconds = again_seconds
         self._clock = clock
         self._waiting: deque[_Waiting] = deque(maxlen=_WAITING_MAX)
         self._is_changed = threading.Event()
@@ -102,6 +106,10 @@ class HistoryKeeper:
         self._waiting.append(_Waiting(self._clock(), happening))
         if not self._is_changed.is_set():
             self._is_changed.set()
+
+    def fault(self) -> str:
+        """The fault for which decisions were lost last; empty where the file can be written."""
+        return self._complaint
 
     def start(self, plugin: Front) -> None:
         """Begin to write; `plugin`: who knows all that runs, for the beginning of each part."""
@@ -139,7 +147,7 @@ class HistoryKeeper:
     def _run(self, plugin: Front) -> None:
         is_last = False
         while not is_last:
-            self._is_changed.wait()
+            self._is_changed.wait(self._again_seconds if self._complaint else None)
             # What ends meanwhile is told in fewer words, and many starts are written at once.
             self._is_stopping.wait(max(self._pause_seconds, _PAUSES * self._cost_seconds))
             # In this order: an end that comes in between is seen, or sets the event anew.
@@ -149,10 +157,11 @@ class HistoryKeeper:
             try:
                 self._write(plugin, is_last=is_last)
             except OSError as error:  # a busy policy's timeout is one, too
-                self._complain(error.strerror or str(error))
+                self._complain(f"{self._folder}: {error.strerror or error} — decisions are lost")
             except Exception:
                 # Whatever cannot be written of one decision, that of the next one may be.
-                self._log.exception("%s: a fault of ours — decisions are lost", self._folder)
+                self._complaint = f"{self._folder}: a fault of ours — decisions are lost"
+                self._log.exception("%s", self._complaint)
             else:
                 self._complaint = ""
             self._cost_seconds = time.thread_time() - begun
@@ -160,6 +169,9 @@ class HistoryKeeper:
     def _write(self, plugin: Front, *, is_last: bool) -> None:
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if not batch and not (is_last and self._unnamed):
+            if self._complaint:
+                # A blank line is no decision, and tells whether there is room again.
+                self.file.append([b""])
             return
         courtesy = plugin.owner.courtesy
         if not self._has_begun:
@@ -279,7 +291,7 @@ class HistoryKeeper:
 
     def _complain(self, complaint: str) -> None:
         if complaint != self._complaint:
-            self._log.error("%s: %s — decisions are lost", self._folder, complaint)
+            self._log.error("%s", complaint)
         self._complaint = complaint
 
 

@@ -89,13 +89,17 @@ def test_what_is_not_well_beside_the_containers_is_shown(tmp_path: Path) -> None
         status = json.loads(pinfold(node, "status", "-o", "json").output)
         assert "config_fault" not in status
         assert "state_fault" not in status
+        assert "history_fault" not in status
         node.daemon.note_reload("p.yaml:1: odd — accepted: even\np.yaml:2: more")
         saved = "/state: No space left on device — the state is not saved"
         node.daemon.state_fault = lambda: saved
+        lost = "/state: Permission denied — decisions are lost"
+        node.daemon.history_fault = lambda: lost
         lines = pinfold(node, "status").output.splitlines()
-        assert lines[1:3] == [
+        assert lines[1:4] == [
             "problem: p.yaml:1: odd; the old configuration stays in force, see the log",
             f"problem: {saved}",
+            f"problem: {lost}",
         ]
         head, *shown = lines[lines.index("refused since the start: 7; see 'pinfold explain'") :]
         assert head
@@ -105,6 +109,7 @@ def test_what_is_not_well_beside_the_containers_is_shown(tmp_path: Path) -> None
         status = json.loads(pinfold(node, "status", "-o", "json").output)
         assert status["config_fault"] == "p.yaml:1: odd — accepted: even"
         assert status["state_fault"] == saved
+        assert status["history_fault"] == lost
         assert status["refusals"]["count"] == 7
         assert [one["container"] for one in status["refusals"]["last"]] == [
             f"default/{one}/{one}" for one in "fedcb"

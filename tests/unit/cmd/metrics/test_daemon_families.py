@@ -185,6 +185,7 @@ def test_broken_rules_are_counted_by_kind_and_level(counts: EventCounts) -> None
                 reconnections=2,
                 reload=ReloadRecord(is_good=False, good_at=7.0),
                 state_fault="/var/lib/pinfold: No space left on device — the state is not saved",
+                history_fault="/var/lib/pinfold: No space left on device — decisions are lost",
             )
         )
     )
@@ -196,6 +197,7 @@ def test_broken_rules_are_counted_by_kind_and_level(counts: EventCounts) -> None
     assert found["pinfold_config_last_reload_successful"][()] == 0
     assert found["pinfold_config_last_reload_timestamp_seconds"][()] == 7
     assert found["pinfold_state_last_save_successful"][()] == 0
+    assert found["pinfold_history_last_write_successful"][()] == 0
 
 
 def test_wishes_that_are_not_met_are_counted_beside_rules_and_name_nobody(

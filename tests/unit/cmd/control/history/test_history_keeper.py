@@ -25,6 +25,7 @@ from pinfold.cmd.control.history.saved_decision import SavedDecision
 from pinfold.nri.dispatch.report import Happening
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
+from tests.unit.nri.plugin.session_node import eventually
 
 from ...daemon.paper_node import PaperNode, burstable, config, guaranteed
 
@@ -265,3 +266,25 @@ def test_what_could_not_be_written_is_in_the_next_part(
     node.stop()
     kept = [(one.event, one.path) for one in node.kept()]
     assert ("present", "default/second/second") in kept
+
+
+def test_a_fault_is_told_until_the_file_can_be_written_though_nothing_is_decided(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    node = KeptNode(folder)
+    node.history = HistoryKeeper(folder, LOG, pause_seconds=0, again_seconds=0.01)
+    node.start()
+    assert node.history.fault() == ""
+    (folder / HISTORY_NAME).mkdir()
+    node.run(burstable("lost", 100))
+    assert eventually(lambda: bool(node.history.fault()))
+    assert node.history.fault() == f"{folder}: Is a directory — decisions are lost"
+    (folder / HISTORY_NAME).rmdir()
+    assert eventually(lambda: not node.history.fault())
+    node.run(burstable("kept", 100))
+    node.stop()
+    assert [one.path for one in node.kept()] == ["default/kept/kept"]
+    told = [one.getMessage() for one in caplog.records if one.name == LOG.name]
+    assert told == [f"{folder}: Is a directory — decisions are lost"]
