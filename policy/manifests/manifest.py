@@ -310,9 +310,12 @@ def _devices(limits: Field) -> Mapping[str, int]:
         if not slash or domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
             continue
         try:
-            found[key] = parse_bytes(amount.scalar())
+            count = parse_bytes(amount.scalar())
         except ConfigError as error:
             raise amount.error(str(error)) from error
+        # None of them is asked for: so charts leave out what they have a place for.
+        if count:
+            found[key] = count
     return found
 
 

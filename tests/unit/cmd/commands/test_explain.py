@@ -250,7 +250,7 @@ def explained(*candidates: CandidateDocument, **fields: Any) -> list[str]:
 
 def ranked(pool: str, *ranks: int) -> CandidateDocument:
     names = ("depth", "exclusive_pool", "neighbours", "shared_room", "pool_id")
-    rank = dict(zip(names, ranks, strict=True))
+    rank: dict[str, int] = dict(zip(names, ranks, strict=True))
     return CandidateDocument(pool=pool, rank=rank, dropped=None)
 
 

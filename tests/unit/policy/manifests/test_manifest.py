@@ -1,3 +1,5 @@
+import json
+import re
 import textwrap
 
 import pytest
@@ -567,6 +569,21 @@ def test_errors_say_where(text: str, message: str) -> None:
             " hugepages-SIZE, or a device with its domain, as in vendor.com/gpu",
             id="a device without its domain, which is not meant for cpus",
         ),
+        pytest.param(
+            "resources: {limits: {nvidia.com: 1}}",
+            "nvidia.com:",
+            ".resources.limits: unknown resource 'nvidia.com' — one of cpu, memory,"
+            " ephemeral-storage, hugepages-SIZE, or a device with its domain and its name, as in"
+            " nvidia.com/gpu",
+            id="a domain alone",
+        ),
+        pytest.param(
+            "resources: {limits: {vendor.com/: 1}}",
+            "vendor.com/:",
+            ".resources.limits: unknown resource 'vendor.com/' — write a domain, '/' and a name of"
+            " letters, digits, '-', '_' and '.': vendor.com/NAME",
+            id="a device without its name",
+        ),
     ],
 )
 def test_a_misspelt_name_in_resources_is_refused_at_its_place(
@@ -577,6 +594,54 @@ def test_a_misspelt_name_in_resources_is_refused_at_its_place(
         parse_manifests(text, "pods.yaml")
     place = f"pods.yaml:1:{text.index(name) + 1}: spec.containers[0]"
     assert str(caught.value) == place + message
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("storage", "ephemeral-storage"),
+        ("ephemeralStorage", "ephemeral-storage"),
+        ("disk", "ephemeral-storage"),
+        ("requests.memory", "memory"),
+        ("limits.cpu", "cpu"),
+        ("core", "cpu"),
+        ("hugepages", "hugepages-2Mi"),
+        ("huge-pages-1Gi", "hugepages-1Gi"),
+        ("hugepages1Gi", "hugepages-1Gi"),
+        ("hugpages-2MiB", "hugepages-2Mi"),
+        ("pods", None),
+        ("nvidia.com", None),
+        ("-gpu", None),
+        ("g:pu", None),
+        ("ünï", None),
+        ("x" * 64, None),
+        ("vendor.com/gpu_of_me", ""),
+        ("vendor.com/ünï", None),
+        ("/gpu", None),
+        ("a/b/c", None),
+    ],
+)
+def test_a_resource_is_suggested_that_is_one_and_likely_meant(
+    written: str, meant: str | None
+) -> None:
+    """None: nothing is likely; empty: it is one itself."""
+    resources = f"{{limits: {{{json.dumps(written, ensure_ascii=False)}: 1}}}}"
+    if meant == "":
+        assert pod(resources).containers[0].devices == {written: 1}
+        return
+    with pytest.raises(FieldError) as caught:
+        pod(resources)
+    message = str(caught.value)
+    found = re.search(r"did you mean '(.*)'\?", message)
+    assert (found and found[1]) == meant, message
+    example = re.search(r"(?:as in|and '\.':) (.*)$", message)
+    if example and not example[1].endswith("/NAME"):
+        assert pod(f"{{limits: {{{example[1]}: 1}}}}").containers[0].devices == {example[1]: 1}
+
+
+def test_a_device_of_which_there_is_none_is_not_asked_for() -> None:
+    one = pod("{limits: {rdma/hca: 0, vendor.com/gpu: 2}}")
+    assert one.containers[0].devices == {"vendor.com/gpu": 2}
 
 
 def test_a_misspelt_resource_of_the_pod_as_a_whole_is_refused_too() -> None:
