@@ -8,8 +8,12 @@ from ...configuration.affinity_fields import ITEMS_MAX, WORD_MAX
 from ...text.suggestion import suggestion
 from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
 
+_LEAVE_OUT: Final = "leave the word out: what is below it stands here by itself"
 _ELSEWHERE: Final[Mapping[str, str]] = {
-    "affinity": "leave the word out: what is below it stands here by itself",
+    "affinity": _LEAVE_OUT,
+    "podAffinityTerm": _LEAVE_OUT,
+    "preference": _LEAVE_OUT,
+    "weight": "leave it out: only preferred rules have one",
     "nodeAffinity": "did you mean 'poolAffinity'?",
     "nodeSelector": "write the annotation 'pool-selector.pinfold.dev/pod'",
     "nodeName": "write the annotation 'pool-name.pinfold.dev/pod'",
@@ -21,6 +25,18 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "nodeTaintsPolicy": "leave it out: pools have no taints",
 }
 """What Kubernetes has in another place, or other words for ours."""
+_INSIDE: Final[Mapping[str, Sequence[str]]] = {
+    "podAffinityTerm": (
+        "labelSelector",
+        "topologyKey",
+        "namespaces",
+        "namespaceSelector",
+        "matchLabelKeys",
+        "mismatchLabelKeys",
+    ),
+    "preference": ("matchExpressions",),
+}
+"""By a field of preferred terms the fields that required ones have without it."""
 
 
 def is_absent(node: TextNode | None) -> bool:
@@ -118,6 +134,8 @@ def unknown_field(node: TextMap, what: str, known: Sequence[str]) -> TextError:
     """The error about the first field of a mapping that is not known."""
     for name, _ in node.entries:
         if name.value not in known:
-            fix = _ELSEWHERE.get(name.value) or suggestion(name.value, known)
+            outer = [one for one in known if name.value in _INSIDE.get(one, ())]
+            fix = f"write it inside {outer[0]}" if outer else _ELSEWHERE.get(name.value)
+            fix = fix or suggestion(name.value, known)
             return TextError.at(name, f"unknown field {quoted(name.value)} in {what}", fix)
     raise AssertionError(node)

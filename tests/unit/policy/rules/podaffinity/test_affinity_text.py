@@ -11,6 +11,7 @@ from pinfold.policy.rules.podaffinity.execution import Execution
 from pinfold.policy.rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.topology.model.machine import Level
+from tests.unit.policy.engine.ruled_pods import PREFERRED
 
 from .rule_cases import affinity, container, rules_of, term_of
 
@@ -97,6 +98,19 @@ def test_rules_say_in_words_what_they_are_and_where_they_stand() -> None:
         (affinity("topologyKey: numa").replace("[", "").replace("]", ""), "is not a list"),
         (affinity("labelSelector: {}"), "a term without topologyKey"),
         (affinity('labelSelector: {}, topologyKey: ""'), "an empty topologyKey"),
+        (
+            affinity("labelSelector: {}, topologyKey: numa, weight: 5"),
+            "unknown field 'weight' in a term — leave it out: only preferred rules have one",
+        ),
+        (affinity("podAffinityTerm: {}"), "'podAffinityTerm' in a term — leave the word out"),
+        (
+            f"podAffinity: {{{PREFERRED}: [{{weight: 5, topologyKey: numa}}]}}",
+            "unknown field 'topologyKey' in a preferred term — write it inside podAffinityTerm",
+        ),
+        (
+            f"poolAffinity: {{{PREFERRED}: [{{weight: 5, matchExpressions: []}}]}}",
+            "unknown field 'matchExpressions' in a preferred term — write it inside preference",
+        ),
         (affinity("labelSelector: {}, topologyKey: nma"), "did you mean 'numa'?"),
         (affinity("labelSelector: {}, topologyKey: package"), "did you mean 'socket'?"),
         (
