@@ -1,5 +1,6 @@
 """Reviews of rules about pools: names and labels that no pool has, of one machine or of any."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -23,6 +24,8 @@ _LEVELS: Final = ("socket", "die", "numa", "l3")
 """Labels of domains, the widest first: a pool that lies in several of a level has none of it."""
 _WIDER: Final = {level: ("system", *_LEVELS[:at]) for at, level in enumerate(_LEVELS)}
 """The kinds of pools that may lie in several."""
+_DIGITS: Final = re.compile(r"[0-9]+")
+_POOLS_SHOWN: Final = 16
 _ALIKE: Final = 0.75
 """Labels of which so much is the same are slips of one another."""
 
@@ -41,7 +44,7 @@ def reviewed_pools(
             setting = effective(container.pod.annotations, POOL_NAME_KEY, container.name)
             key = setting.key if setting is not None else POOL_NAME_KEY
             what = f"this machine has no pool {quoted(rules.pool_name)}"
-            yield _finding(key, container, what, suggestion(rules.pool_name, names))
+            yield _finding(key, container, what, _fix_of(rules.pool_name, names))
         for requirement in rules.pool_required:
             if not any(map(requirement.holds, labels)):
                 what = f"no pool of this machine is {requirement.text}"
@@ -153,6 +156,17 @@ def _may_hold(expression: PoolExpression, kind: str) -> bool:
     # What else a pool has depends on the machine.
     has_none = kind in _WIDER.get(expression.key, ())
     return expression.holds({}) if has_none else True
+
+
+def _fix_of(name: str, names: Sequence[str]) -> str:
+    """Pools that may be meant: which other number is, nobody can tell."""
+    kind = _DIGITS.sub("", name).casefold()
+    alike = [one for one in names if _DIGITS.sub("", one).casefold() == kind]
+    meant = suggestion(name, names)
+    if not alike or meant.casefold().startswith(f"did you mean {name.casefold()!r}"):
+        return meant
+    more = len(alike) - _POOLS_SHOWN
+    return f"one of {', '.join(alike[:_POOLS_SHOWN])}{f' and {more} more' if more > 0 else ''}"
 
 
 def _keys(terms: Sequence[PoolTerm]) -> Iterator[str]:

@@ -503,6 +503,24 @@ def test_rules_at_a_level_are_checked_against_the_nodes_configuration(tmp_path: 
     assert "nobody told this node the label 'tier' of any namespace" in found
 
 
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("NUMA node 0", "did you mean 'NUMA node #0'?"),
+        ("numa node #9", "one of NUMA node #0, NUMA node #1"),
+        ("NUMA node #0/5", "did you mean 'NUMA node #0'?"),
+        ("numa node #1", "did you mean 'NUMA node #1'?"),
+    ],
+)
+def test_of_pools_that_differ_by_a_number_none_is_likelier(
+    tmp_path: Path, name: str, fix: str
+) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(RULES.replace("NUMA node 0", f"'{name}'"))
+    found = run(str(path), "--machine", "socket:1 numa:2 core:2 mem:1G").stdout
+    assert f"has no pool '{name}' — {fix}\n" in found
+
+
 def test_rules_about_pools_are_checked_against_the_machine(tmp_path: Path) -> None:
     (line, what), *_ = linted_rules(tmp_path, "--machine", "socket:1 numa:2 core:2 mem:1G")
     assert line == 6
