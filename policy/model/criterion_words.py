@@ -7,6 +7,8 @@ nothing of the policy, so that a command that asks a daemon need not load it.
 from collections.abc import Mapping
 from typing import Final
 
+EVERY_POOL: Final = "every pool"
+"""The pools in the reason of a refusal, where all are dropped for the same."""
 _TIE: Final = "a tie: the first of equal pools"
 
 CRITERIA: Final[Mapping[str, str]] = {

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..memory.memory_choice import ZoneSummary
+from ..model.criterion_words import EVERY_POOL
 from ..model.grant import Dropped
 from ..pools.sieve import Pools, all_pools, ids_of, pools_of, pools_where
 from .packed_column import beside, packed
@@ -129,6 +130,8 @@ class Lineup(Struct, frozen=True, kw_only=True):
         found = self.candidates()
         for pool_id in dict.fromkeys((*roomy, *self.contest.ids[::-1])):
             pools_by_reason.setdefault(str(found[pool_id]), []).append(self.names[pool_id])
+        if len(pools_by_reason) == 1 and len(found) > 1:
+            pools_by_reason = {reason: [EVERY_POOL] for reason in pools_by_reason}
         reasons = "; ".join(
             f"{', '.join(pools)}: {reason}" for reason, pools in pools_by_reason.items()
         )

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 import click
 
-from ....policy.model.criterion_words import words_of
+from ....policy.model.criterion_words import EVERY_POOL, words_of
 from ...control.control_client import ControlClient
 from ...control.control_option import control_option
 from ...control.documents import GRANT, CandidateDocument, ExplainDocument, RuleDocument
@@ -89,6 +89,7 @@ def _outcome(found: ExplainDocument) -> Sequence[str]:
     if found.result != GRANT:
         first, *more = found.decided_by.split(_THEN)
         shown = [f"{one.pool}{mark}" for one in found.candidates for mark in ":,"]
+        shown += [f"{EVERY_POOL}:"] if shown else []
         if shown and found.rules:
             # Those have lines of their own, and nothing stands before it there.
             shown.append(_SAME_RULE)

@@ -38,7 +38,7 @@ _GUARD_WEIGHT: Final = 100
 """The weight of what a namespace may not require of containers of others."""
 
 
-ABSENT: Final = "a container that it is about"
+ABSENT: Final = "a container that the rule is about"
 """What required affinity wants where there is none."""
 ABSENT_OF_ALL: Final = "a container that all its required affinity is about"
 """`ABSENT` where all terms have to be about one container, as in Kubernetes' code."""
@@ -271,9 +271,10 @@ class RuleReading(Struct):
         pools, rules = self.books.tree.pools, self.rules
         if rules.pool_name is not None:
             others = frozenset(pool.id for pool in pools if pool.name != rules.pool_name)
+            is_known = len(others) < len(pools)
             self._restrict(
                 f"pool-name {rules.pool_name!r}",
-                f"pool {rules.pool_name}",
+                f"pool {rules.pool_name}{'' if is_known else ', which this machine lacks'}",
                 closed_pools=others,
                 names_pool=True,
             )

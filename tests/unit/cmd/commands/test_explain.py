@@ -304,6 +304,11 @@ def test_a_long_reason_of_several_pools_is_said_once() -> None:
             id="but the pools, which are below",
         ),
         pytest.param(
+            "no pool has room for it — every pool: cpus: wanted some, available none",
+            [],
+            id="nor that it is the same for all of them",
+        ),
+        pytest.param(
             "rules leave no room for it — a: r: wanted some, available none; b: r"
             " — besides, the same rule of z and 3 others — to make room, stop or move z",
             ["to make room, stop or move z"],

@@ -663,7 +663,7 @@ def pods_with(rules: dict[str, str], at_level: str = "numa") -> str:
             {"web": "podAffinity cache", "cache": "podAffinity web"},
             [
                 "unmet for a while: affinity at numa to app=cache (affinity.pinfold.dev/pod:1) of"
-                " default/web/c: it wants a container that it is about"
+                " default/web/c: it wants a container that the rule is about"
             ],
             id="a rule that holds once the other one is there",
         ),

@@ -307,7 +307,7 @@ def test_where_every_pool_is_full_a_refusal_names_the_rules_too(
     for one in residents:
         placed(engine, one)
     said = reason(engine.create(newcomer))
-    assert "NUMA node #1, NUMA node #0: exclusive CPUs: wanted " in said
+    assert " — every pool: exclusive CPUs: wanted " in said
     rules = said.partition(" — besides, ")[2]
     assert rules == told
 
@@ -370,7 +370,7 @@ def test_a_refusal_for_rules_alone_begins_with_them_and_names_each_once() -> Non
     rule = "anti-affinity at numa to app=it (affinity.pinfold.dev/pod:1)"
     assert said == (
         "required rules leave no room for 1 exclusive CPU, 16 MiB of memory"
-        f" — socket #0, NUMA node #1, NUMA node #0: {rule} of default/it/main:"
+        f" — every pool: {rule} of default/it/main:"
         " wanted a NUMA node without default/it0/main, default/it1/main, available none"
         " — besides, the same rule of default/it0/main and 1 other"
         f"{MAKE_ROOM}one of default/it0/main, default/it1/main"

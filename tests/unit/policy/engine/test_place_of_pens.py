@@ -121,7 +121,9 @@ FIRM = [
         "with its owner default/shy/main",
         id="a stranger's rule",
     ),
-    pytest.param(near(term("socket", "friend")), None, "a container that it is about", id="alone"),
+    pytest.param(
+        near(term("socket", "friend")), None, "a container that the rule is about", id="alone"
+    ),
 ]
 
 

@@ -52,7 +52,7 @@ def listed(container: Container, cpus: str) -> Container:
         pytest.param(
             container_of("one", 1, annotations=named("attic")),
             "2",
-            "pool-name 'attic' of default/one/main: it wants pool attic",
+            "pool-name 'attic' of default/one/main: it wants pool attic, which this machine lacks",
             id="a pool that is not there",
         ),
     ],

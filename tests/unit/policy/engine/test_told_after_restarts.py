@@ -115,7 +115,7 @@ def test_who_wanted_to_be_with_one_that_is_gone_tells_no_name_of_it() -> None:
     assert (placed(engine, web), placed(engine, friend)) == ("2-3", "1,4-5")
     assert engine.decisions[friend.id].unmet[0].endswith("with default/web/main")
     engine.stop(web.id)
-    assert engine.decisions[friend.id].unmet[0].endswith("a container that it is about")
+    assert engine.decisions[friend.id].unmet[0].endswith("a container that the rule is about")
 
 
 @pytest.mark.parametrize("name", ["a and b", "a with b", "a, b", "a and 9 more", " and ", ": "])

@@ -78,8 +78,12 @@ def test_pools_with_the_same_reason_are_named_together() -> None:
     one.create(container("a", 1000))
     reason = refused(one.create(container("isolated", 1000, {"require-isolated-cpus": "true"})))
     assert reason == (
-        "no pool has room for 1 isolated CPU — root, socket #1, socket #0:"
-        " isolated CPUs: wanted 1, available 0"
+        "no pool has room for 1 isolated CPU — every pool: isolated CPUs: wanted 1, available 0"
+    )
+    more = refused(one.create(container("more", 4000)))
+    assert more == (
+        "no pool has room for 4 exclusive CPUs — root: exclusive CPUs: wanted 4, available 2;"
+        " socket #1, socket #0: exclusive CPUs: wanted 4, available 1"
     )
 
 
@@ -88,7 +92,7 @@ def test_a_refusal_for_want_of_memory_says_so() -> None:
     reason = refused(one.create(container("big", 500, memory=9 * GIB)))
     assert reason == (
         "no pool has room for 500m of shared CPU, 9 GiB of memory"
-        " — socket #0, NUMA node #1, NUMA node #0: memory: wanted 9 GiB,"
+        " — every pool: memory: wanted 9 GiB,"
         " available 8 GiB on nodes 0-1"
     )
 
