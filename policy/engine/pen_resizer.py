@@ -11,6 +11,7 @@ from ..pens.pen_slices import Slice, resized_slice, shrunk_slice, slice_size
 from ..pens.pod_numbers import resized_with, shows_pod
 from ..placing.classifier import Classified
 from ..placing.placer import Failure, Placement
+from ..placing.resizer import RESIZED
 from .decision import Decision, left_as_it_was
 from .penning import Penning
 from .roster import Roster
@@ -69,7 +70,7 @@ class PenResizer:
         return structs.replace(
             self._roster.decisions[container_id],
             result=ledger.grants[container_id],
-            decided_by="resize",
+            decided_by=RESIZED,
             lineup=None,
             problems=classified.problems,
         )

@@ -33,6 +33,7 @@ from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.restriction import Restriction
 from ..placing.placer import Failure, Placement
+from ..placing.resizer import RESIZED
 from ..placing.restart import RestartPlacer
 from ..text.errors import Problem
 from .decision import Decision, refused, with_objection
@@ -260,7 +261,8 @@ class Penning:
             result=grant,
             pool=books.tree.pools[grant.pool_id].name,
             lineup=begun.lineup if begun is not None else None,
-            decided_by=begun.decided_by if begun is not None else PEN,
+            # Where the pen came to be of what another one of its pod has, it is there for that one.
+            decided_by=PEN if begun is None or begun.decided_by == RESIZED else begun.decided_by,
             scheduling=classified.scheduling,
             classes=classified.classes,
             cold_start_ns=cold_start_ns,

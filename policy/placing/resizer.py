@@ -17,6 +17,9 @@ from ..model.request import CpuType, Isolation, Request
 from .hint_demand import shares_near_hints, strict_cpus, suitable_cpus
 from .placer import Failure, Placement
 
+RESIZED: Final = "resize"
+"""What decides where a container, or a pen, gets more or less where it is."""
+
 _NONE_CLOSED: Final[Mapping[int, str]] = MappingProxyType({})
 
 
@@ -104,7 +107,7 @@ class Resizer:
             memory_bytes=request.memory_bytes,
             within=self._within(pool_id, allowed),
         )
-        return Placement(booking=Booking(grant=grant, offer=offer), decided_by="resize")
+        return Placement(booking=Booking(grant=grant, offer=offer), decided_by=RESIZED)
 
     def resized_memory(
         self, held: Grant, request: Request, exclusive: CpuSet

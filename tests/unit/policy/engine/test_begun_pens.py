@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.penning import PEN
 from pinfold.policy.model.container import Container, ContainerId, ContainerState
 from pinfold.policy.model.grant import Grant
 from pinfold.topology.sets.cpuset import CpuSet
@@ -276,3 +277,11 @@ def test_a_pen_begins_beside_one_that_asks_for_the_reserved_cpus_and_found_them_
     assert restarted.synchronize(before.running(), before.advice()).changes == ()
     assert pens(restarted) == pens(engine)
     restarted.check()
+
+
+def test_who_begins_a_pen_around_another_container_is_there_for_its_pod() -> None:
+    engine = engine_of(NODES)
+    placed(engine, by_size(member("own", 3, 4)))
+    rest = by_size(member("rest", 0, 4))
+    assert engine.create(rest).decided_by == PEN
+    assert pens(engine) == ["4-7"]
