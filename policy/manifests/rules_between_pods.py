@@ -41,8 +41,8 @@ _LABEL_KEYS: Final = "atchLabelKeys"
 
 _WHICH: Final = "leave both out, or give the one that is meant a greater weight"
 
-CountDomains = Callable[[Level], int]
-"""The number of domains of a level on a machine."""
+CountDomains = Callable[[Level], tuple[int, Level]]
+"""The number of domains of a level on a machine, and the level of those where it lacks that."""
 
 
 class ReviewedPod(Struct, frozen=True, kw_only=True):
@@ -279,7 +279,7 @@ def _crowded(every: Sequence[_Member], count_domains: CountDomains) -> Iterator[
             level = rule.term.level
             if not rule.is_anti or level in told or not is_written(rule.term):
                 continue
-            domains, apart = count_domains(level), [one]
+            (domains, found), apart = count_domains(level), [one]
             if level not in apart_from:
                 apart_from[level] = _apart_from(every, level)
             left = apart_from[level][place]
@@ -291,7 +291,9 @@ def _crowded(every: Sequence[_Member], count_domains: CountDomains) -> Iterator[
                 continue
             told.add(level)
             names = ", ".join(other.path for other in apart[1:5]) + (", …" * (len(apart) > 5))
-            has = f"{domains} {level_noun(level)}{'s' * (domains != 1)}"
+            has = f"{domains} {level_noun(found)}{'s' * (domains != 1)}"
+            if found is not level:
+                has += f" and no {level_noun(level)}s"
             what = f"it must keep apart from {names}, and this machine has {has}"
             fix = "not all of them can be on one such node: choose a narrower level or prefer it"
             yield Between(one.place, term_finding(rule.term, one.container, what, fix))

@@ -120,7 +120,7 @@ class PodCheck:
         if self._machine is None or self._engine is None:
             return None
         domains = Domains(self._machine, self._engine.supply.usable)
-        return lambda level: len(domains.masks(level))
+        return lambda level: (len(domains.masks(level)), domains.stand_in(level))
 
     def problems(self, spec: PodSpec) -> Iterator[Problem]:
         """Problems and refusals that creation would report of the pod's containers."""

@@ -183,6 +183,6 @@ class _Look:
             wider = self._books.domains.stand_in(level)
             if wider is not level:
                 yield (
-                    f"this machine has no level {level.value}: collapsed, what holds at"
-                    f" {a_level(level)} holds at {a_level(wider)}"
+                    f"this machine has no {level_noun(level)}s: what holds at {a_level(level)}"
+                    f" holds at {a_level(wider)}"
                 )

@@ -255,10 +255,11 @@ class RuleReading(Struct):
                 if count > most:
                     pulls.add(level, domains.members(level, bits), most - count)
         elif full := counts.full:
-            wanted, fewest = f"{a_level(level)} with at most {max(most, 0)} of them", min(by_count)
+            few, fewest = f"at most {most}" if most > 0 else "none", min(by_count)
+            wanted = f"{a_level(level)} with {few} of these containers"
             if fewest <= most:
                 first = by_count[fewest] & -by_count[fewest]
-                wanted += f", as of cpus {CpuSet(domains.members(level, first))}"
+                wanted += f", as that of cpus {CpuSet(domains.members(level, first))}"
             self._restrict(
                 rule.text,
                 wanted,

@@ -271,6 +271,15 @@ def test_more_who_keep_apart_than_there_are_domains(
     assert all(told in one and "p0/main: it must keep apart from shop/" in one for one in found)
 
 
+def test_domains_of_a_level_that_the_machine_lacks_are_those_of_a_wider_one(
+    tmp_path: Path,
+) -> None:
+    everybody: dict[str, Any] = {"labelSelector": {}, "topologyKey": "cluster"}
+    pods = [pod(f"p{number}", apart(everybody)) for number in range(2)]
+    (found,) = advice(tmp_path, pods, "--machine", "socket:1 numa:2 core:4 mem:4G")
+    assert ", and this machine has 1 L3 group and no clusters — not all of them" in found
+
+
 def of_app(name: str, app: str, rules: dict[str, str]) -> str:
     return pod(name, rules).replace(f'"app": "{name}"', f'"app": "{app}"')
 

@@ -684,7 +684,10 @@ def test_a_refusal_says_where_spread_would_allow_one_more() -> None:
     for number in range(3):
         placed(engine, container_of(f"web{number}", 1, even("numa"), app="web", fails=True))
     told = reason(engine.create(container_of("web3", 1, even("numa"), app="web", fails=True)))
-    assert "wanted a NUMA node with at most 0 of them, as of cpus 0-3, available none" in told
+    assert (
+        "wanted a NUMA node with none of these containers, as that of cpus 0-3, available none"
+        in told
+    )
     assert "NUMA node #0: exclusive CPUs: wanted 1, available 0" in told
 
 
@@ -694,7 +697,7 @@ def test_a_refusal_names_no_place_for_spread_over_more_domains_than_there_are() 
     for number in range(4):
         placed(engine, container_of(f"web{number}", 1, wide, app="web", fails=True))
     told = reason(engine.create(container_of("web4", 1, wide, app="web", fails=True)))
-    assert "wanted a NUMA node with at most 0 of them, available none" in told
+    assert "wanted a NUMA node with none of these containers, available none" in told
 
 
 def test_who_made_way_has_its_cpus_again_once_the_other_is_gone() -> None:

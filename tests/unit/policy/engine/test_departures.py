@@ -274,7 +274,7 @@ def spread(app: str, skew: int = 1) -> dict[str, Any]:
             ),
             container_of("it", 1, spread("x"), app="x"),
             f"spread over numa, at most 1 apart: app=x {OF_IT}: "
-            "wanted a NUMA node with at most 0 of them, as of cpus 0-3"
+            "wanted a NUMA node with none of these containers, as that of cpus 0-3"
             f"{MAKE_ROOM}one of default/x1/main, default/other/main, default/small/main,"
             " default/friend/main",
             id="how it must be spread",

@@ -225,7 +225,8 @@ def test_nobody_is_driven_to_where_it_is_spread_no_more_though_it_insists(*, fai
     assert placed(engine, it) == "4-7"
     decision = engine.create(container_of("large", 6))
     assert cpus(engine, it) == ("4-7" if fails else "0")
-    told = " of default/it/main: it wants a NUMA node with at most 0 of them, as of cpus 4-7"
+    place = "a NUMA node with none of these containers, as that of cpus 4-7"
+    told = f" of default/it/main: it wants {place}"
     assert [told in text for text in engine.decisions[it.id].unmet] == ([] if fails else [True])
     if fails:
         assert f"{told} — to make room, stop or move {it.path}" in reason(decision)

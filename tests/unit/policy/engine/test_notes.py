@@ -110,7 +110,7 @@ def test_a_level_that_the_machine_lacks_is_told() -> None:
     placed(engine, container_of("wolf", 1))
     placed(engine, shy := container_of("shy", 1, apart(term("cluster", "wolf"))))
     (note,) = notes(engine, shy)
-    assert note.startswith("this machine has no level cluster: collapsed")
+    assert note == ("this machine has no clusters: what holds at a cluster holds at an L3 group")
 
 
 def test_who_wishes_nothing_has_no_notes() -> None:
