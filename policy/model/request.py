@@ -132,7 +132,8 @@ class Request(Struct, frozen=True, kw_only=True, gc=False):
         parts: list[str] = []
         if self.exclusive:
             kind = "isolated" if self.isolation is Isolation.REQUIRED else "exclusive"
-            parts.append(f"{self.exclusive} {kind} CPU{'s' if self.exclusive > 1 else ''}")
+            own = f"{self.exclusive} {kind} CPU{'s' if self.exclusive > 1 else ''}"
+            parts.append(f"{own} in whole cores" if self.whole_cores else own)
         if self.shared_milli or not self.exclusive:
             parts.append(f"{self.shared_milli}m of shared CPU")
         if self.memory_bytes:

@@ -236,6 +236,11 @@ DESCRIPTIONS = [
     pytest.param(request(2000), "2 exclusive CPUs", id="two"),
     pytest.param(request(1000, MUST), "1 isolated CPU", id="isolated"),
     pytest.param(request(1500), "1 exclusive CPU, 500m of shared CPU", id="mixed"),
+    pytest.param(
+        structs.replace(request(4000), whole_cores=True),
+        "4 exclusive CPUs in whole cores",
+        id="whole cores",
+    ),
     pytest.param(request(), "0m of shared CPU", id="nothing"),
     pytest.param(
         request(100, memory_limit_bytes=7), "100m of shared CPU, 7 bytes of memory", id="memory"
