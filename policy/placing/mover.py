@@ -61,19 +61,19 @@ class Mover:
         left = max(room.shared_milli[pool_id] - 1000 * count, 0)
         wanted = held.shared_milli if count else max(held.shared_milli, 1)
         if left < wanted:
-            return _failure(f"{name}: {wanted}m of shared CPU: {left}m free")
+            return _failure(f"{name}: shared CPU: wanted {wanted}m, available {left}m")
         spare, is_plain = ledger.spare_cpus, ledger.narrowed.is_empty
         shared = ledger.free_sharable[pool_id]
         milli = held.shared_milli
         if milli and not is_plain and (left := spare.grantable(shared, count, milli)) < milli:
-            return _failure(f"{name}: {milli}m of shared CPU: {left}m free")
+            return _failure(f"{name}: shared CPU: wanted {milli}m, available {left}m")
         if not count:
             return held.exclusive
         sliceable = room.sliceable[pool_id]
         if not is_plain:
             sliceable = min(sliceable, spare.takeable(shared, count).bit_count())
         if sliceable < count:
-            return _failure(f"{name}: {count} exclusive CPUs: {sliceable} free")
+            return _failure(f"{name}: exclusive CPUs: wanted {count}, available {sliceable}")
         free = ledger.slice(pool_id)
         if request.whole_cores:
             free &= idle_cores(self._picker.cores, self._tree.root.cpus.mask, free)

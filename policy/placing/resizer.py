@@ -185,7 +185,7 @@ class Resizer:
             isolated = ledger.free_isolated[pool_id].bit_count()
             is_isolated = _grows_isolated(held, request, isolated)
             if more > 0 and not is_isolated and request.isolation is Isolation.REQUIRED:
-                candidates[name] = f"{more} more isolated CPUs: {isolated} free"
+                candidates[name] = f"isolated CPUs: wanted {more} more, available {isolated}"
                 continue
             free = ledger.free_sharable[pool_id]
             if (
@@ -193,7 +193,7 @@ class Resizer:
                 and not is_isolated
                 and (left := _spare(ledger, pool_id, free, more)) < more
             ):
-                candidates[name] = f"{more} more exclusive CPUs: {left} free"
+                candidates[name] = f"exclusive CPUs: wanted {more} more, available {left}"
                 continue
             if objection := _objection(request, pool_id, ledger, more, is_isolated=is_isolated):
                 candidates[name] = objection
@@ -203,7 +203,8 @@ class Resizer:
             if request.shared_milli <= left and not ledger.narrowed.is_empty:
                 left = self._grantable(held, request, ledger, free, taken)
             if request.shared_milli > left:
-                candidates[name] = f"{request.shared_milli}m of shared CPU: {left}m free"
+                wanted = request.shared_milli
+                candidates[name] = f"shared CPU: wanted {wanted}m, available {left}m"
                 continue
             if allowed is not None:
                 own = more
@@ -216,8 +217,10 @@ class Resizer:
                     own = _spare(ledger, pool_id, near, more)
                 shared = self._grantable(held, request, ledger, free & allowed, taken)
                 if own < more or shared < request.shared_milli:
-                    cpus = f"{own} CPUs and " if more > 0 else ""
-                    candidates[name] = f"rules between containers leave {cpus}{shared}m"
+                    cpus = [f"{own} CPUs"] if more > 0 else []
+                    if request.shared_milli:
+                        cpus.append(f"{shared}m of shared CPU")
+                    candidates[name] = f"rules between containers leave {' and '.join(cpus)}"
                     continue
             return pool_id
         reasons = "; ".join(f"{name}: {reason}" for name, reason in candidates.items())
@@ -348,7 +351,7 @@ def _objection(
         free = ledger.free_isolated[pool_id] if is_isolated else ledger.slice(pool_id)
         near = strict_cpus(request, free).bit_count()
         if near < more:
-            return f"{more} more exclusive CPUs fail strict hints: {near} free near them"
+            return f"exclusive CPUs fail strict hints: wanted {more} more, available {near}"
     if not shares_near_hints(request, ledger.free_sharable[pool_id]):
         return "shared CPUs fail strict hints"
     return ""

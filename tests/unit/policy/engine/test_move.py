@@ -84,17 +84,17 @@ FULL: Mapping[str, tuple[Container, Container, str]] = {
     "no room for a share": (
         wishing("a", 999),
         wishing("b", 3002),
-        f"{NODE_2}: 999m of shared CPU: 998m free",
+        f"{NODE_2}: shared CPU: wanted 999m, available 998m",
     ),
     "no room for exclusive cpus": (
         wishing("a", 2000),
         wishing("b", 2500),
-        f"{NODE_2}: 2 exclusive CPUs: 1 free",
+        f"{NODE_2}: exclusive CPUs: wanted 2, available 1",
     ),
     "nobody takes the last cpu of those who asked for none": (
         wishing("a", 4000),
         wishing("b", 0),
-        f"{NODE_2}: 4 exclusive CPUs: 3 free",
+        f"{NODE_2}: exclusive CPUs: wanted 4, available 3",
     ),
 }
 

@@ -202,7 +202,7 @@ def test_a_strict_container_grows_near_its_hint_or_not_at_all() -> None:
     refused = node.update(
         strict.container_id, Resources(cpu_request_milli=5000, cpu_limit_milli=5000)
     )
-    assert "1 more exclusive CPUs fail strict hints: 0 free near them" in reason(refused)
+    assert "exclusive CPUs fail strict hints: wanted 1 more, available 0" in reason(refused)
     assert refused.pinning == grown.pinning
     shared = create(node, 500, device(3), annotations=STRICT)
     more = node.update(shared.container_id, Resources(cpu_request_milli=6500, cpu_limit_milli=6500))

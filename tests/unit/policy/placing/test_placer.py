@@ -200,16 +200,16 @@ def test_a_refused_resize_leaves_everything_as_it_was() -> None:
         assert after == before
     reason = refused(resize(one, "a", 4000, GIB // 2))
     assert reason.startswith("no room to grow to 4 exclusive CPUs")
-    assert "socket #0: 3 more exclusive CPUs: 1 free" in reason
+    assert "socket #0: exclusive CPUs: wanted 3 more, available 1" in reason
 
 
 def test_shared_cpus_do_not_grow_beyond_what_the_pools_have() -> None:
     one = engine("socket:1 core:3")
     one.create(container("a", 900))
     one.create(container("b", 900))
-    assert "900m of shared CPU: 100m free" in refused(resize(one, "a", 1900))
+    assert "shared CPU: wanted 900m, available 100m" in refused(resize(one, "a", 1900))
     one.create(container("c", 100, SHARED))
-    assert "1200m of shared CPU: 200m free" in refused(resize(one, "c", 1200))
+    assert "shared CPU: wanted 1200m, available 200m" in refused(resize(one, "c", 1200))
     assert granted(resize(one, "c", 200)).shared_milli == 200
 
 
@@ -220,7 +220,7 @@ def test_who_is_promised_more_than_there_is_may_shrink() -> None:
     assert one.snapshot().room.grantable_milli == (-2800,)
     assert granted(resize(one, "a", 3000)).shared_milli == 3000
     assert granted(resize(one, "b", 900, GIB // 4)).memory_bytes == GIB // 4
-    assert "950m of shared CPU: 0m free" in refused(resize(one, "b", 950))
+    assert "shared CPU: wanted 950m, available 0m" in refused(resize(one, "b", 950))
 
 
 def test_cpus_given_back_serve_the_share_that_replaces_them() -> None:
@@ -235,7 +235,7 @@ def test_a_container_that_requires_isolated_cpus_grows_on_isolated_ones_or_not_a
     one.create(container("a", 1000, {"require-isolated-cpus": "true"}))
     grant = granted(resize(one, "a", 2000))
     assert str(grant.isolated) == "4-5"
-    assert "1 more isolated CPUs: 0 free" in refused(resize(one, "a", 3000))
+    assert "isolated CPUs: wanted 1 more, available 0" in refused(resize(one, "a", 3000))
     assert one.grants[ContainerId("a")] == grant
 
 
