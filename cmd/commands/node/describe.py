@@ -24,7 +24,8 @@ def command(pod: str, control: Path | None) -> None:
         if pod in (one.container.rpartition("/")[0], one.container.split("/")[1])
     ]
     if not found:
-        raise PinfoldError(f"pod: {pod!r} has no container here — see 'pinfold status'")
+        fix = "see 'pinfold status', or ask 'pinfold explain' where it was refused"
+        raise PinfoldError(f"pod: {pod!r} has no container here — {fix}")
     found.sort(key=lambda one: natural_key(one.container))
     blocks = ["\n".join(explanation_lines(client.explain(one.id))) for one in found]
     click.echo("\n\n".join(blocks))

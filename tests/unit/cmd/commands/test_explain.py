@@ -360,7 +360,8 @@ def test_a_pod_is_described_container_by_container(node: AskedNode) -> None:
     run = pinfold(node, "describe", "nobody")
     assert (run.exit_code, run.output) == (
         2,
-        "pod: 'nobody' has no container here — see 'pinfold status'\n",
+        "pod: 'nobody' has no container here"
+        " — see 'pinfold status', or ask 'pinfold explain' where it was refused\n",
     )
 
 
