@@ -20,6 +20,7 @@ from ..placing.openings.narrowing import may_make_way
 from ..placing.openings.regrowth import (
     REGROWTH_EFFORT_MAX,
     KeptAway,
+    NarrowedResidents,
     grown,
     let_grow,
     narrowed_beside,
@@ -105,12 +106,15 @@ class ShiftedShares:
         kept = self._kept_away(gone) if self._books.ledger.narrowed.ids else None
         return iter(()) if kept is None else kept.narrowed()
 
-    def _kept_away(self, gone: ContainerId) -> KeptAway | None:
+    def _kept_away(
+        self, gone: ContainerId, among: NarrowedResidents | None = None
+    ) -> KeptAway | None:
         known = self._roster.classified.get(gone)
         if known is None:
             return None
         container = self._roster.containers[gone]
-        return KeptAway.by(container, known.placement, self._left_by(container), self._books)
+        left = self._left_by(container)
+        return KeptAway.by(container, known.placement, left, self._books, among)
 
     def _left_by(self, gone: Container) -> int:
         """A mask of the cpus that a container, or its pen, had; all where that is not known."""
@@ -131,7 +135,11 @@ class ShiftedShares:
         ledger, effort = self._books.ledger, 0
         gone = [one.id for one in self._roster.ended() if one.id != forgotten]
         # The same for all who are due: those that are widened narrow nobody's rules.
-        ended = list(filter(None, map(self._kept_away, gone))) if self._due else []
+        ended: list[KeptAway] = []
+        if self._due and gone:
+            # Some that are due may be narrowed by others before it is their turn.
+            among = NarrowedResidents.of(self._books, self._due)
+            ended = list(filter(None, [self._kept_away(one, among) for one in gone]))
         scenes: dict[ContainerId | None, Scene] = {}
         while self._due and effort < REGROWTH_EFFORT_MAX:
             held_as = next(iter(self._due))

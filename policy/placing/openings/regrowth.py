@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import reduce
 from operator import itemgetter
 from typing import Final
 
@@ -28,6 +29,36 @@ REGROWTH_EFFORT_MAX: Final = 192
 them, the others in later ones."""
 
 
+class NarrowedResidents(Struct, frozen=True):
+    """The residents that are narrowed, or whose pens are, and perhaps others.
+
+    Of thousands that rules are about these are few as a rule: nobody else has anything to regain.
+    """
+
+    ids: Collection[ContainerId]
+    places: int
+    """Their places, as a set of `Residents`."""
+    crowd: int
+    """Owners of rules among them, as a crowd of `StandingRules`."""
+
+    @classmethod
+    def of(cls, books: Books, due: Iterable[ContainerId] = ()) -> "NarrowedResidents":
+        """The residents that are narrowed in these books. O(containers).
+
+        `due`: others that may be narrowed later.
+        """
+        ledger, residents, found = books.ledger, books.affinity.residents, set[ContainerId]()
+        for one, grant in ledger.grants.items():
+            held = grant if grant.pen is None else ledger.pens[grant.pen]
+            if held.within is not None:
+                found.add(one)
+        for held_as in due:
+            found.update(ledger.members(held_as) or (held_as,))
+        there = filter(residents.__contains__, found)
+        places = reduce(int.__or__, map(residents.place, there), 0)
+        return cls(found, places, books.standing.crowd(found))
+
+
 class KeptAway(Struct, frozen=True):
     """Containers that rules keep from the domains of one that is gone, for as long as it is."""
 
@@ -37,8 +68,18 @@ class KeptAway(Struct, frozen=True):
     books: Books
 
     @classmethod
-    def by(cls, gone: Container, rules: PlacementRules, left: int, books: Books) -> "KeptAway":
-        """The containers that its rules are about, and whose rules are about it."""
+    def by(
+        cls,
+        gone: Container,
+        rules: PlacementRules,
+        left: int,
+        books: Books,
+        among: NarrowedResidents | None = None,
+    ) -> "KeptAway":
+        """The containers that its rules are about, and whose rules are about it.
+
+        `among`: of these alone, where several are gone.
+        """
         levels: dict[Level, dict[ContainerId, None]] = {}
         seen: dict[Level, int] = {}
         residents = books.affinity.residents
@@ -47,15 +88,18 @@ class KeptAway(Struct, frozen=True):
                 level, selected = one.term.level, select_term(residents, gone, one.term)
                 # Many rules are about the same containers.
                 new = selected & ~seen.get(level, 0)
+                if among is not None:
+                    new &= among.places
                 seen[level] = seen.get(level, 0) | selected
                 levels.setdefault(level, {}).update(dict.fromkeys(residents.ids(new)))
         # Many rules are of the same owners.
         crowds: dict[tuple[Level, int], Collection[ContainerId]] = {}
-        for standing in books.standing.matching(gone):
+        for standing in books.standing.matching(gone, -1 if among is None else among.crowd):
             if standing.is_required_anti:
                 crowds.setdefault((standing.rule.term.level, standing.crowd), standing.owners)
         for (level, _), owners in crowds.items():
-            levels.setdefault(level, {}).update(dict.fromkeys(owners))
+            some = owners if among is None else [one for one in owners if one in among.ids]
+            levels.setdefault(level, {}).update(dict.fromkeys(some))
         return cls(levels, left, books)
 
     def narrowed(self) -> Iterator[ContainerId]:
@@ -152,7 +196,8 @@ class Regrowth:
         """
         if not self._books.ledger.narrowed.ids:
             return None
-        kept_away = [self._kept_away(one, after) for one in leaving]
+        among = NarrowedResidents.of(after)
+        kept_away = [self._kept_away(one, after, among) for one in leaving]
         due = dict.fromkeys(held_as for one in kept_away for held_as in one.narrowed())
         if not due:
             return None
@@ -179,11 +224,11 @@ class Regrowth:
         }
         return Regrown(found, gained)
 
-    def _kept_away(self, gone: Container, after: Books) -> KeptAway:
+    def _kept_away(self, gone: Container, after: Books, among: NarrowedResidents) -> KeptAway:
         ledger, rules = self._books.ledger, self._books.standing.of(gone.id)
         held = ledger.counted(gone.id)
         shared = standing_cpus(held, ledger) if held.has_shared_part else 0
-        return KeptAway.by(gone, rules, held.exclusive.mask | shared, after)
+        return KeptAway.by(gone, rules, held.exclusive.mask | shared, after, among)
 
 
 def _shared_cpus(grant: Grant, ledger: Ledger) -> int:

@@ -6,6 +6,7 @@ several containers are looked at once.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Final
 
 from msgspec import Struct, field
@@ -276,17 +277,26 @@ class StandingRules:
             found.update(self._requiring_index.get(key, {}))
         return found.values()
 
-    def matching(self, newcomer: Container) -> Sequence[StandingRule]:
-        """The rules that are about a container, each with its owners but for itself."""
-        if not self._index:
+    def matching(self, newcomer: Container, among: int = -1) -> Sequence[StandingRule]:
+        """The rules that are about a container, each with its owners but for itself.
+
+        `among`: a crowd; those without an owner in it may be left out.
+        """
+        if not (self._index and among):
             return []
         known = self._matching.get(newcomer.id)
         if known is None or known[0] is not newcomer:
+            if among != -1:
+                return self._matches(newcomer, among)
             if len(self._matching) >= _MATCHING_KNOWN:
                 # The owners of all of them are many.
                 self._matching.clear()
             known = self._matching[newcomer.id] = newcomer, self._matches(newcomer)
         return known[1]
+
+    def crowd(self, owners: Iterable[ContainerId]) -> int:
+        """The crowd of some containers, as of `StandingRule`: of those that have rules."""
+        return reduce(int.__or__, [self._bits.get(one, 0) for one in owners], 0)
 
     def counting(self, newcomer: Container, owners: Iterable[Container]) -> Iterator[ContainerId]:
         """Owners, among these, of required spread rules that count a newcomer."""
@@ -328,7 +338,7 @@ class StandingRules:
             if rule.selector is not None and rule.selector.matches(labels):
                 yield rule, owners
 
-    def _matches(self, newcomer: Container) -> Sequence[StandingRule]:
+    def _matches(self, newcomer: Container, among: int = -1) -> Sequence[StandingRule]:
         labels = container_labels(newcomer)
         candidates: dict[_GroupName, StandingRule] = {}
         for key in sought_keys(newcomer, labels, self._labels.keys()):
@@ -342,7 +352,7 @@ class StandingRules:
         crowds: dict[int, dict[ContainerId, Container]] = {}
         for group in candidates.values():
             crowd = group.crowd & ~own
-            if not crowd:
+            if not crowd & among:
                 continue
             owner = next(iter(group.owners.values()))
             if not group.rule.term.includes(owner, newcomer, labels):

@@ -29,6 +29,16 @@ def test_the_rules_about_a_container_are_known_until_one_goes() -> None:
     assert [[*one.owners] for one in standing.matching(quiet)] == [[second.id]]
 
 
+def test_rules_that_none_of_a_crowd_owns_may_be_left_out() -> None:
+    first, second, quiet = map(container_of, ("first", "second", "quiet"))
+    standing = owned_by(first, is_anti=True)
+    standing.add(second, PlacementRules(required=(RequiredTerm(term=QUIET, is_anti=False),)))
+    crowd = standing.crowd([second.id, quiet.id])
+    assert [[*one.owners] for one in standing.matching(quiet, crowd)] == [[second.id]]
+    assert [[*one.owners] for one in standing.matching(quiet)] == [[first.id], [second.id]]
+    assert not standing.matching(quiet, standing.crowd([quiet.id]))
+
+
 def test_a_container_whose_labels_changed_is_looked_up_anew() -> None:
     standing = owned_by(container_of("first"), is_anti=True)
     assert standing.matching(container_of("one", app="quiet"))
