@@ -1,6 +1,6 @@
 """Every container the policy knows, what it asks for, and what was decided about it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import structs
@@ -80,13 +80,20 @@ class Roster:
         decision = self.decisions.get(container_id)
         return () if decision is None else decision.unmet
 
-    def tells_of(self, container_id: ContainerId, other: ContainerId | None) -> bool:
-        """Whether what is told as unmet of a container names another one."""
-        known, decision = self.containers, self.decisions.get(container_id)
-        if decision is None or other is None or other not in known:
-            return False
-        path = known[other].path
-        return any([path in text for text in decision.unmet])
+    def tellers_of(
+        self, container_ids: Iterable[ContainerId], other: ContainerId | None
+    ) -> list[ContainerId]:
+        """Containers, among these, of which what is told as unmet names another one."""
+        if other is None or other not in self.containers:
+            return []
+        path, found = self.containers[other].path, list[ContainerId]()
+        for container_id in container_ids:
+            decision = self.decisions.get(container_id)
+            for text in () if decision is None else decision.unmet:
+                if path in text:
+                    found.append(container_id)
+                    break
+        return found
 
     def pack_later(self, container_id: ContainerId) -> None:
         """Keep a decision's lineup packed, together with those of others. O(pools)."""

@@ -238,9 +238,9 @@ class UnmetRules:
         if not self._concerns.are_none:
             due = self._concerns.due_by(gone, moved)
             if self._books.standing.has_required_affinity:
-                of, known = self._books.standing.of, self._roster
-                near = [c for c in concerned if any(not r.is_anti for r in of(c).required)]
-                due += near if moved else [c for c in near if known.tells_of(c, gone)]
+                wants_others = self._books.standing.wants_others
+                near = [one for one in concerned if one in wants_others]
+                due += near if moved else self._roster.tellers_of(near, gone)
             self._due.update(dict.fromkeys(due))
         self.look_at_due()
 

@@ -88,6 +88,9 @@ class StandingRules:
         self._firm = Counter[str]()
         """How many rules never give way for some owner, by namespace."""
         self._lasting: dict[ContainerId, None] = {}
+        self._wants_others: set[ContainerId] = set()
+        self.wants_others: Collection[ContainerId] = self._wants_others
+        """Containers that must be with others, also where that does not count for newcomers."""
         self._spreading: dict[ContainerId, Container] = {}
         # The owners of required spread rules, by namespace: those of one workload are equal.
         self._spread: dict[str, dict[SpreadRule, dict[ContainerId, Container]]] = {}
@@ -127,6 +130,8 @@ class StandingRules:
         self._doubt()
         if rules.are_lasting:
             self._lasting[owner.id] = None
+        if any([not one.is_anti for one in rules.required]):
+            self._wants_others.add(owner.id)
         for one in rules.spread:
             if one.is_required:
                 self._spreading[owner.id] = owner
@@ -192,6 +197,7 @@ class StandingRules:
             return
         self._doubt()
         self._lasting.pop(owner_id, None)
+        self._wants_others.discard(owner_id)
         spreading = self._spreading.pop(owner_id, None)
         if spreading is not None:
             self._forget_spread(spreading, rules)

@@ -39,6 +39,15 @@ def test_rules_that_none_of_a_crowd_owns_may_be_left_out() -> None:
     assert not standing.matching(quiet, standing.crowd([quiet.id]))
 
 
+def test_who_wants_others_does_so_as_long_as_it_is_there() -> None:
+    first, second = map(container_of, ("first", "second"))
+    standing = owned_by(first, is_anti=False)
+    standing.add(second, PlacementRules(required=(RequiredTerm(term=QUIET, is_anti=True),)))
+    assert [*standing.wants_others] == [first.id]
+    standing.remove(first.id)
+    assert not standing.wants_others
+
+
 def test_a_container_whose_labels_changed_is_looked_up_anew() -> None:
     standing = owned_by(container_of("first"), is_anti=True)
     assert standing.matching(container_of("one", app="quiet"))
