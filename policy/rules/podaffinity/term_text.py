@@ -15,18 +15,9 @@ from .namespace_scope import NamespaceScope
 from .rule_set import SpreadRule
 from .selector_text import parse_selector
 from .term import POD_QOS, PSEUDO_LABELS, Term
-from .written_fields import WrittenFields, whole_number, word_of
+from .written_fields import TERM_FIELDS, WrittenFields, whole_number, word_of
 from .written_rules import LabelKeys, WrittenSpread, WrittenTerm
 
-TERM_FIELDS: Final = (
-    "labelSelector",
-    "topologyKey",
-    "namespaces",
-    "namespaceSelector",
-    "matchLabelKeys",
-    "mismatchLabelKeys",
-    "scope",
-)
 SPREAD_FIELDS: Final = (
     "maxSkew",
     "topologyKey",

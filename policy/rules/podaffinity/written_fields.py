@@ -25,15 +25,18 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "nodeTaintsPolicy": "leave it out: pools have no taints",
 }
 """What Kubernetes has in another place, or other words for ours."""
+TERM_FIELDS: Final = (
+    "labelSelector",
+    "topologyKey",
+    "namespaces",
+    "namespaceSelector",
+    "matchLabelKeys",
+    "mismatchLabelKeys",
+    "scope",
+)
+"""Of a term about other containers."""
 _INSIDE: Final[Mapping[str, Sequence[str]]] = {
-    "podAffinityTerm": (
-        "labelSelector",
-        "topologyKey",
-        "namespaces",
-        "namespaceSelector",
-        "matchLabelKeys",
-        "mismatchLabelKeys",
-    ),
+    "podAffinityTerm": TERM_FIELDS,
     "preference": ("matchExpressions",),
 }
 """By a field of preferred terms the fields that required ones have without it."""

@@ -108,6 +108,10 @@ def test_rules_say_in_words_what_they_are_and_where_they_stand() -> None:
             "unknown field 'topologyKey' in a preferred term — write it inside podAffinityTerm",
         ),
         (
+            f"podAffinity: {{{PREFERRED}: [{{weight: 5, scope: pod}}]}}",
+            "unknown field 'scope' in a preferred term — write it inside podAffinityTerm",
+        ),
+        (
             f"poolAffinity: {{{PREFERRED}: [{{weight: 5, matchExpressions: []}}]}}",
             "unknown field 'matchExpressions' in a preferred term — write it inside preference",
         ),
