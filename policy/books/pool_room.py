@@ -173,11 +173,23 @@ class PoolRoom:
                 spare = whole
             if spares[pool_id] < spare:
                 spare = spares[pool_id]
-            is_other = grantable != all_grantable[pool_id] or whole != all_whole[pool_id]
+            grantable_before, whole_before = all_grantable[pool_id], all_whole[pool_id]
             all_grantable[pool_id], all_whole[pool_id] = grantable, whole
             self._shared[pool_id] = left
             self._sliceable[pool_id] = spare if spare > 0 else 0
-            if is_other:
-                pending += children[pool_id]
-            else:
+            if grantable == grantable_before and whole == whole_before:
                 pending += stale.intersection(children[pool_id])
+                continue
+            # A pool below is limited by this one where it has as much, or would have more. Most
+            # have less of their own.
+            if grantable < grantable_before:
+                grantable_before = grantable + 1
+            if whole < whole_before:
+                whole_before = whole + 1
+            pending += [
+                one
+                for one in children[pool_id]
+                if all_grantable[one] >= grantable_before
+                or all_whole[one] >= whole_before
+                or one in stale
+            ]

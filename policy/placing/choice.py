@@ -5,7 +5,7 @@ from functools import lru_cache
 from itertools import compress
 from typing import Final
 
-from ..pools.sieve import Pools, best_of, highest_of, ids_of, pools_of, pools_where
+from ..pools.sieve import Pools, best_of, highest_of, ids_of, pools_of, pools_with
 from .rank import CRITERIA, Column, Contest, PoolIds, Rank
 
 _Criterion = Callable[[Contest, PoolIds], Column]
@@ -112,5 +112,5 @@ def _best_by(name: str, contest: Contest, pools: Pools) -> Pools:
 def _with_room(contest: Contest) -> Pools:
     """The pools that have as much left for shared requests as the request would take."""
     if contest.shared:
-        return pools_where(map((0).__le__, contest.shared))
-    return pools_where(map(contest.whole_milli.__le__, contest.room))
+        return pools_with(contest.shared, 0)
+    return pools_with(contest.room, contest.whole_milli)

