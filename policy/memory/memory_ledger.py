@@ -50,7 +50,7 @@ class MemoryLedger:
         observed = self._held.observed
         return observed is None or not observed.is_short(initial, size_bytes)
 
-    def have_room(self, initials: Iterable[Zone], size_bytes: int) -> bool:
+    def have_room(self, initials: tuple[Zone, ...], size_bytes: int) -> bool:
         """Whether `has_room` surely holds for all of some zones; False says nothing."""
         zones, observed = self._held.zones, self._held.observed
         is_free = observed is None or observed.have_room(initials, size_bytes)

@@ -1,6 +1,6 @@
 """Memory that is really free, as the kernel tells it, beside what is accounted."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, Self
 
 from msgspec import Struct
@@ -42,6 +42,8 @@ class ObservedMemory:
         self._since: dict[ContainerId, tuple[int, int]] = {}
         self._room: dict[int, int] = {}
         """What is free in each set of nodes that was asked for, by its mask."""
+        self._sure: tuple[tuple[Zone, ...], int] = ((), 0)
+        """The zones of `have_room` that were looked at last, and bytes that each has at least."""
 
     @classmethod
     def of(cls, look: MemoryLook) -> Self:
@@ -94,15 +96,18 @@ class ObservedMemory:
         room = self.room(zone.mask)
         return room < UNLIMITED_BYTES and room - size <= _part(zone, _LOW_SHARE)
 
-    def have_room(self, zones: Iterable[Zone], size: int) -> bool:
+    def have_room(self, zones: tuple[Zone, ...], size: int) -> bool:
         """Whether surely none of some zones is short after `size` more bytes; False says nothing.
 
-        Only of zones that were asked for before it can be sure.
+        Only of zones that were asked for before it can be sure. O(zones) once in a while: most
+        requests are small beside what was left of each at the last look.
         """
-        room = self._room
-        return not [
-            zone for zone in zones if (room.get(zone.mask, 0) - size) * _LOW_SHARE <= zone.capacity
-        ]
+        looked_at, least = self._sure
+        if looked_at is not zones or size >= least:
+            room = self._room
+            least = min([room.get(one.mask, 0) - one.capacity // _LOW_SHARE for one in zones])
+            self._sure = zones, least
+        return size < least
 
     def is_calm(self, zone: Zone, size: int) -> bool:
         """Whether `size` more bytes would leave the zone with plenty of free memory."""
@@ -118,6 +123,10 @@ class ObservedMemory:
 
     def _take(self, zone: int, size: int) -> None:
         """Keep the sums of all sets that hold a zone. O(sets asked for)."""
+        if size > 0:
+            # What is given back may be another zone's.
+            looked_at, least = self._sure
+            self._sure = looked_at, least - size
         for mask in self._room:
             if not zone & ~mask:
                 self._room[mask] -= size

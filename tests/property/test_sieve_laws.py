@@ -11,6 +11,7 @@ from pinfold.policy.pools.sieve import (
     ids_of,
     pools_of,
     pools_where,
+    pools_with,
 )
 
 COLUMNS = st.lists(st.integers(-3, 3), min_size=1, max_size=40)
@@ -23,7 +24,7 @@ def test_the_pools_where_something_holds_are_those_of_which_it_is_told(
     ids = range(len(column))
     found = pools_where(map(least.__le__, column))
     assert ids_of(found, ids) == [one for one in ids if column[one] >= least]
-    assert found == pools_of(ids_of(found, ids), len(column))
+    assert found == pools_of(ids_of(found, ids), len(column)) == pools_with(column, least)
     assert found.bit_count() == len(ids_of(found, ids))
     assert not found & ~all_pools(len(column))
 

@@ -29,6 +29,26 @@ def test_room_after_grants_and_releases_is_what_a_fresh_count_says() -> None:
             assert observed.room(mask) == fresh.room(mask)
 
 
+def test_zones_have_room_after_grants_and_releases_where_none_of_them_is_short() -> None:
+    chance = random.Random(1)
+    observed = ObservedMemory({node: 1000 for node in range(4)})
+    ids = [ContainerId(f"c{number}") for number in range(12)]
+    some, others = tuple(map(_zone, (1, 2, 3))), tuple(map(_zone, (4, 8, 12)))
+    assert not observed.have_room(some, 0), "nobody has asked for the sums of these zones"
+    seen: set[bool] = set()
+    for _ in range(600):
+        one = chance.choice(ids)
+        if chance.randrange(3):
+            observed.grant(one, _zone(chance.randrange(1, 16)), chance.randrange(-50, 150))
+        else:
+            observed.release(one)
+        zones, size = chance.choice((some, some, others)), chance.randrange(700)
+        is_short = any(observed.is_short(zone, size) for zone in zones)
+        assert observed.have_room(zones, size) == (not is_short)
+        seen.add(is_short)
+    assert len(seen) == 2
+
+
 def test_a_newcomer_counts_alone_whatever_was_counted_of_an_older_one_of_its_id() -> None:
     observed = ObservedMemory({0: 1000})
     observed.grant(ContainerId("c0"), _zone(1), 400)
