@@ -8,7 +8,7 @@ from ..model.container import Container, ContainerId
 from ..model.grant import Grant
 from ..pools.domains import Domains
 from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm
-from ..rules.podaffinity.standing_rules import StandingRules
+from ..rules.podaffinity.standing_rules import StandingRule, StandingRules
 from ..rules.podaffinity.term import container_labels, is_same_instance
 from ..rules.podaffinity.term_selection import instances, select_included
 from ..rules.residents import Residents
@@ -24,24 +24,30 @@ def is_tied(container: Container, grant: Grant, standing: StandingRules) -> bool
 
 
 def required_among(
-    container_ids: Iterable[ContainerId], standing: StandingRules, residents: Residents
+    container_ids: Iterable[ContainerId],
+    standing: StandingRules,
+    residents: Residents,
+    but: ContainerId | None = None,
 ) -> Sequence[ContainerId]:
     """The residents among some that others must be with, see `StandingRules.is_required`.
 
-    O(rules that require one of them), however many they are.
+    O(rules that require one of them), however many they are. `but`: a container whose own rules do
+    not count.
     """
     containers = [residents.container(one) for one in container_ids]
-    if len(containers) == 1:
+    if len(containers) == 1 and but is None:
         # The first such rule decides, and what it decides is known.
         return [one.id for one in containers if standing.is_required(one)]
     places = [residents.place(one.id) for one in containers]
     asked, required = reduce(int.__or__, places, 0), 0
     for one in standing.requiring(containers):
-        owners = iter(one.owners.values())
-        owner = next(owners)
+        owners = _owners(one, but)
+        if not owners:
+            continue
+        owner = owners[0]
         # Most rules are about none of these, and who owns those does not matter.
         some = select_included(residents, owner, one.rule.term) & asked
-        if some and all(is_same_instance(owner, other) for other in owners):
+        if some and all(is_same_instance(owner, other) for other in owners[1:]):
             # Nobody must be with itself.
             some &= ~instances(residents, owner)
         required |= some
@@ -65,19 +71,31 @@ def needs_all(rules: PlacementRules, cpus: int, domains: Domains, *, is_twin: bo
 
 
 def is_needed_whole(
-    container: Container, cpus: int, standing: StandingRules, domains: Domains
+    container: Container,
+    cpus: int,
+    standing: StandingRules,
+    domains: Domains,
+    but: ContainerId | None = None,
 ) -> bool:
-    """Whether others must be with a container in a domain, and it is in several, on these cpus."""
+    """Whether others must be with a container in a domain, and it is in several, on these cpus.
+
+    `but`: see `required_among`.
+    """
     labels = container_labels(container)
     return spans(
         cpus,
         [
             one.rule.term.level
             for one in standing.requiring([container])
-            if one.rule.term.includes(next(iter(one.owners.values())), container, labels)
+            for owner in _owners(one, but)[:1]
+            if one.rule.term.includes(owner, container, labels)
         ],
         domains,
     )
+
+
+def _owners(rule: StandingRule, but: ContainerId | None) -> Sequence[Container]:
+    return [owner for owner_id, owner in rule.owners.items() if owner_id != but]
 
 
 def spans(cpus: int, levels: Iterable[Level], domains: Domains) -> bool:

@@ -1,7 +1,10 @@
 """Containers near a newcomer: those that share domains with it, without those who lose theirs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Final
+
+from msgspec.structs import replace
 
 from ...topology.model.machine import Level
 from ..books.books import Books
@@ -9,6 +12,7 @@ from ..books.cpu_ledger import Ledger
 from ..model.container import ContainerId
 from ..model.grant import Grant
 from ..model.request import CpuType
+from .judging.judgement import Companions, Judgement
 from .judging.restriction import Restriction, in_the_way
 from .openings.crowds import standing_cpus
 
@@ -81,3 +85,21 @@ def reaches(narrowed: Sequence[Grant], ledger: Ledger) -> Mapping[ContainerId, i
         members = ledger.members(grant.container_id) or (grant.container_id,)
         found.update(dict.fromkeys(members, cpus))
     return found
+
+
+def once_narrowed(judgement: Judgement, narrowed: Sequence[Grant], books: Books) -> Judgement:
+    """The judgement with companions where they are once residents have made way with these grants.
+
+    O(companions) where one of them does.
+    """
+    moved = reaches(narrowed, books.ledger) if judgement.companions else NOWHERE
+    if not any(one.id in moved for some in judgement.companions for one in some.containers):
+        return judgement
+    companions: list[Companions] = []
+    for some in judgement.companions:
+        ids = [one.id for one in some.containers]
+        stay = [one for one in ids if one not in moved]
+        cpus = [*books.reaches(stay), *(moved[one] for one in ids if one in moved)]
+        shared = reduce(int.__or__, cpus, 0) & ~some.own
+        companions.append(replace(some, shared=shared))
+    return replace(judgement, companions=tuple(companions))

@@ -22,6 +22,7 @@ from .judging.judgement import Judgement
 from .judging.restriction import Restriction
 from .lifting import Lift, make_room
 from .lineup import Lineup
+from .nearby import once_narrowed
 from .openings.breaking import degraded, has_broken_place
 from .openings.concessions import concessions
 from .openings.filling import find_fillings
@@ -179,9 +180,10 @@ class PlaceFinder:
 
         best = None
         for one in concessions(search, find):
-            broken = self._broken(search, one.place, one.lost)
+            lost = once_narrowed(one.lost, one.place.lifted, self._books)
+            broken = self._broken(search, one.place, lost)
             if fewest is None or len(broken) < len(fewest):
-                fewest, best = broken, structs.replace(one.place, is_cleared=True, lost=one.lost)
+                fewest, best = broken, structs.replace(one.place, is_cleared=True, lost=lost)
         return best
 
     def _broken(
@@ -205,11 +207,8 @@ class PlaceFinder:
         )
         unranked = replace(search, judgement=_unranked(judgement))
         strict = unranked.strict()
-        if feasible:
-            if pools.has_any(strict):
-                return True
-            if self._cleared(search, pools) is not None:
-                return True
+        if feasible and (pools.has_any(strict) or self._cleared(search, pools) is not None):
+            return True
         if self._has_room_made(request, facts, pools, strict, kept):
             return True
         if not feasible:

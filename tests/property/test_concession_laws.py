@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.model.container import Container
@@ -17,6 +18,11 @@ HOPELESS = container_of("hopeless", 0.1, apart(term("numa", "it")), shares=True)
 
 NEIGHBOUR = container_of("neighbour", 0.1, shares=True)
 BESIDE_NOBODY = term("numa", "neighbour")
+
+
+def must_hold(container: Container) -> bool:
+    """Whether a container is rather refused than that a rule of it does not hold."""
+    return "fail" in container.pod.annotations.values()
 
 
 @st.composite
@@ -78,3 +84,18 @@ def test_one_of_its_own_that_holds_nowhere_costs_a_newcomer_no_other(
     machine: str, one: Container, two: Container, it: Container
 ) -> None:
     assert_costs_no_other_rule(machine, NEIGHBOUR, (one, two), it)
+
+
+@given(st.sampled_from(MACHINES), pods("one"), pods("two"), pods("three"), st.booleans(), st.data())
+def test_rules_that_need_not_hold_cost_nobody_its_place(
+    machine: str,
+    one: Container,
+    two: Container,
+    three: Container,
+    is_its_own: bool,
+    data: st.DataObject,
+) -> None:
+    it = data.draw(pods("it", has_hopeless=is_its_own).filter(lambda made: not must_hold(made)))
+    bare = structs.replace(it, pod=structs.replace(it.pod, annotations={}))
+    if isinstance(newest(machine, (one, two, three, it)).result, Refusal):
+        assert isinstance(newest(machine, (one, two, three, bare)).result, Refusal)

@@ -47,14 +47,23 @@ class Crowds:
     """Residents that are in the way of rules, the same ones often of many, and who may make way."""
 
     def __init__(
-        self, books: Books, twins: Collection[ContainerId] = (), *, with_held: bool = False
+        self, books: Books, judgement: Judgement | None = None, *, with_held: bool = False
     ) -> None:
-        """`twins`: see `twins_of`.
+        """`judgement`: of a newcomer; of its own rules those alone count that this has.
 
         `with_held`: those count, too, that required rules hold where they are.
         """
+        standing = books.standing
         self._books = books
-        self._twins = twins
+        self._twins = () if judgement is None else twins_of(judgement, standing)
+        self._newcomer: ContainerId | None = None
+        """Where it must be with somebody: the rules of all are known, of it those that are asked
+        for as well, and those it gives up hold nobody."""
+        self._companions = 0
+        """Those whom it must be with, as a set of residents."""
+        newcomer = None if judgement is None else judgement.newcomer
+        if judgement is not None and newcomer is not None and standing.of(newcomer).near_levels:
+            self._newcomer, self._companions = newcomer, judgement.companion_places
         self._with_held = with_held
         self.movable: dict[ContainerId, frozenset[Level]] = {}
         """Containers that can make way, or their pens, with the levels at which rules say so."""
@@ -147,8 +156,15 @@ class Crowds:
         # Those that are in the way of several rules were asked about with the first of them.
         moving = may_be_required and [one for one in found if can[one]]
         if moving:
-            required = required_among(moving, books.standing, books.affinity.residents)
+            required = self._required_among(moving)
             can.update({one: not self._is_needed_whole(one, grants[one]) for one in required})
+
+    def _required_among(self, container_ids: Sequence[ContainerId]) -> Sequence[ContainerId]:
+        """The residents that others must be with, the newcomer among them."""
+        residents, places = self._books.affinity.residents, self._companions
+        found = required_among(container_ids, self._books.standing, residents, self._newcomer)
+        companions = [one for one in container_ids if places and residents.place(one) & places]
+        return [*dict.fromkeys((*found, *companions))] if companions else found
 
     def _needs_all(self, resident: ContainerId, rules: PlacementRules, grant: Grant) -> bool:
         """Whether a resident's rules need all cpus of its grant, or of its pen's."""
@@ -164,7 +180,10 @@ class Crowds:
             return True
         books, cpus = self._books, standing_cpus(grant, self._books.ledger)
         container = books.affinity.residents.container(resident)
-        return is_needed_whole(container, cpus, books.standing, books.domains)
+        standing, domains = books.standing, books.domains
+        if self._companions & books.affinity.residents.place(resident):
+            return is_needed_whole(container, cpus, standing, domains)
+        return is_needed_whole(container, cpus, standing, domains, self._newcomer)
 
     def _can_pen_leave(self, pen_id: ContainerId) -> bool:
         """Whether no rule holds those in a pen, and its grant says where they are."""
@@ -187,5 +206,4 @@ class Crowds:
             return False
         if self._with_held or not standing.has_required_affinity:
             return True
-        is_required = standing.is_required(books.affinity.residents.container(member))
-        return not (is_required and self._is_needed_whole(member, pen))
+        return not (self._required_among([member]) and self._is_needed_whole(member, pen))

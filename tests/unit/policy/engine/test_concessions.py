@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from pinfold.policy.model.container import Container
+from pinfold.policy.model.grant import Refusal
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.counted_calls import called_modules
 from tests.unit.policy.engine.ruled_pods import (
@@ -61,6 +62,27 @@ def test_a_resident_makes_way_though_a_rule_of_the_newcomers_own_holds_nowhere()
     (told,) = engine.decisions[it.id].unmet
     assert told.endswith(": in one NUMA node with default/neighbour/main")
     assert not CpuSet.parse(here) & CpuSet.parse(cpus(engine, sharer))
+
+
+def test_whom_a_newcomer_need_not_be_with_makes_way_for_it_and_that_is_told() -> None:
+    engine = engine_of(ONE_NODE)
+    sharer = container_of("sharer", 0.5, AWAY_FROM_IT, fails=True)
+    placed(engine, sharer)
+    it = container_of("it", 1, near(term("core", "sharer")), shares=True)
+    here = placed(engine, it)
+    (told,) = engine.decisions[it.id].unmet
+    assert told.startswith("affinity at core to app=sharer ")
+    assert not CpuSet.parse(here) & CpuSet.parse(cpus(engine, sharer))
+    engine.check()
+
+
+def test_whom_a_newcomer_has_to_be_with_makes_no_way_for_it() -> None:
+    engine = engine_of(ONE_NODE)
+    sharer = container_of("sharer", 0.5, AWAY_FROM_IT, fails=True)
+    before = placed(engine, sharer)
+    it = container_of("it", 1, near(term("core", "sharer")), shares=True, fails=True)
+    assert isinstance(engine.create(it).result, Refusal)
+    assert cpus(engine, sharer) == before
 
 
 def test_no_rule_of_those_that_make_way_for_another_is_told() -> None:
