@@ -76,6 +76,21 @@ def test_whom_a_newcomer_need_not_be_with_makes_way_for_it_and_that_is_told() ->
     engine.check()
 
 
+def test_who_makes_way_with_its_share_is_still_beside_a_newcomer_with_its_own_cpus() -> None:
+    engine = engine_of("socket:1 l3:2 core:4 mem:4G")
+    socket = {"key": "kind", "operator": "In", "values": ["socket"]}
+    wish = {"weight": 100, "preference": {"matchExpressions": [socket]}}
+    mixed = container_of("mixed", 1.5, {"poolAffinity": {PREFERRED: [wish]}}, is_guaranteed=True)
+    assert placed(engine, mixed) == "1-7"
+    assert str(engine.grants[mixed.id].exclusive) == "1"
+    placed(engine, container_of("other", 0.5, apart(term("l3", "it")), fails=True))
+    it = container_of("it", 1, apart(term("core", "mixed"), term("l3", "mixed")), shares=True)
+    assert placed(engine, it) == "2-3"
+    assert cpus(engine, mixed) == "1,4-7"
+    (told,) = engine.decisions[it.id].unmet
+    assert told.endswith(": in one L3 group with default/mixed/main")
+
+
 def test_whom_a_newcomer_has_to_be_with_makes_no_way_for_it() -> None:
     engine = engine_of(ONE_NODE)
     sharer = container_of("sharer", 0.5, AWAY_FROM_IT, fails=True)
