@@ -148,7 +148,7 @@ class ShiftedShares:
             if grant is None or grant.within is None:
                 continue
             members = tuple(ledger.members(held_as)) or (held_as,)
-            if any(map(self._roster.unmet_of, members)):
+            if any(map(self._roster.is_beside_others, members)):
                 continue
             if ended and held_as not in free and self._is_kept(held_as, ended):
                 continue
@@ -164,7 +164,7 @@ class ShiftedShares:
         ledger, scenes = self._books.ledger, dict[ContainerId | None, Scene]()
         for held_as in narrowed_beside(freed, self._books):
             members = tuple(ledger.members(held_as)) or (held_as,)
-            if any(map(self._roster.unmet_of, members)):
+            if any(map(self._roster.is_beside_others, members)):
                 continue
             self._widen(ledger.counted(held_as), members, self._judgements(members, scenes), freed)
             if changes := self._books.pinner.changes():

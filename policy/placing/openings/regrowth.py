@@ -179,15 +179,16 @@ class Regrowth:
         self,
         books: Books,
         classified: Mapping[ContainerId, Classified],
-        unmet_of: Callable[[ContainerId], Sequence[str]],
+        is_beside_others: Callable[[ContainerId], bool],
     ) -> None:
         """Reads the books. `classified`: what residents ask for.
 
-        `unmet_of`: the rules that are told as unmet at one; with any it gets nothing.
+        `is_beside_others`: whether anti-affinity is told not to hold at one, so that it gets
+        nothing.
         """
         self._books = books
         self._classified = classified
-        self._unmet_of = unmet_of
+        self._is_beside_others = is_beside_others
 
     def after(self, leaving: Sequence[Container], after: Books) -> Regrown | None:
         """Residents with what those who leave kept from them; None where that is nothing.
@@ -210,7 +211,7 @@ class Regrowth:
         for held_as, ids in members.items():
             if look.effort >= REGROWTH_EFFORT_MAX:
                 break
-            if any(map(self._unmet_of, ids)):
+            if any(map(self._is_beside_others, ids)):
                 continue
             judgements = list(filter(None, map(look.judgement, ids)))
             grant = ledger.pens.get(held_as) or ledger.grants[held_as]

@@ -150,6 +150,31 @@ def test_replicas_that_must_be_apart_make_way_for_each_other_wherever_they_must_
 @pytest.mark.parametrize(
     ("rules", "annotations"),
     [
+        pytest.param(near(term("numa", "nobody")), {}, id="with a container that there is not"),
+        pytest.param({}, {_NAME: "NUMA node #9"}, id="in a pool that there is not"),
+    ],
+)
+def test_a_replica_gets_back_what_it_left_to_another_though_it_is_not_where_it_must_be(
+    rules: Mapping[str, Any], annotations: Mapping[str, str]
+) -> None:
+    engine = engine_of("socket:1 core:3 thread:2 mem:4G", "cpuset:0-1")
+    both = {**rules, **apart(term("core", "web"))}
+    replicas = [
+        container_of(name, 0.1, both, app="web", annotations=annotations)
+        for name in ("web-0", "web-1")
+    ]
+    assert [placed(engine, one) for one in replicas] == ["2-5", "2-3"]
+    assert cpus(engine, replicas[0]) == "4-5"
+    engine.stop(replicas[1].id)
+    engine.remove(replicas[1].id)
+    assert cpus(engine, replicas[0]) == "2-5"
+    assert len(engine.decisions[replicas[0].id].unmet) == 1
+    engine.check()
+
+
+@pytest.mark.parametrize(
+    ("rules", "annotations"),
+    [
         pytest.param({}, {"pool-selector": "numa=1"}, id="in a pool"),
         pytest.param({}, {"pool-name": "NUMA node #1"}, id="in one by its name"),
         pytest.param(near(term("numa", "cache")), {}, id="with a container"),
