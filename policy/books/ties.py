@@ -65,19 +65,24 @@ def needs_all(rules: PlacementRules, cpus: int, domains: Domains, *, is_twin: bo
 
 
 def is_needed_whole(
-    container: Container, cpus: int, standing: StandingRules, domains: Domains
+    container: Container,
+    cpus: int,
+    standing: StandingRules,
+    domains: Domains,
+    *,
+    newcomer: ContainerId | None = None,
 ) -> bool:
-    """Whether others must be with a container in a domain, and it is in several, on these cpus."""
-    labels = container_labels(container)
-    return spans(
-        cpus,
-        [
-            one.rule.term.level
-            for one in standing.requiring([container])
-            if one.rule.term.includes(next(iter(one.owners.values())), container, labels)
-        ],
-        domains,
-    )
+    """Whether others must be with a container in a domain, and it is in several, on these cpus.
+
+    `newcomer`: whoever else must be with the container needs it on all of them.
+    """
+    labels, levels = container_labels(container), list[Level]()
+    for one in standing.requiring([container]):
+        if one.rule.term.includes(next(iter(one.owners.values())), container, labels):
+            if newcomer is not None and one.owners.keys() != {newcomer}:
+                return True
+            levels.append(one.rule.term.level)
+    return spans(cpus, levels, domains)
 
 
 def spans(cpus: int, levels: Iterable[Level], domains: Domains) -> bool:

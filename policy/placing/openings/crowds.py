@@ -27,34 +27,19 @@ def standing_cpus(grant: Grant, ledger: Ledger) -> int:
     return sharable if grant.within is None else sharable & grant.within.mask
 
 
-def twins_of(judgement: Judgement, standing: StandingRules) -> Collection[ContainerId]:
-    """Residents that a newcomer must not be with, and that must not be with it: as a rule replicas.
-
-    Or under the same rules otherwise, as all containers of a pod are.
-    """
-    avoided = {one.id for rule in judgement.own for one in rule.blockers}
-    if not avoided:
-        return ()
-    found = set[ContainerId]().union(*[one.insisting.presence for one in judgement.barriers])
-    newcomer = judgement.newcomer
-    rules = () if newcomer is None else standing.of(newcomer).required
-    if rules:
-        found.update([one for one in avoided if standing.of(one).required == rules])
-    return avoided & found
-
-
 class Crowds:
     """Residents that are in the way of rules, the same ones often of many, and who may make way."""
 
     def __init__(
-        self, books: Books, twins: Collection[ContainerId] = (), *, with_held: bool = False
+        self, books: Books, judgement: Judgement | None = None, *, with_held: bool = False
     ) -> None:
-        """`twins`: see `twins_of`.
+        """`judgement`: about a newcomer, for which some make way that would for nobody else.
 
         `with_held`: those count, too, that required rules hold where they are.
         """
         self._books = books
-        self._twins = twins
+        self._newcomer = None if judgement is None else judgement.newcomer
+        self._twins = () if judgement is None else _twins_of(judgement, books.standing)
         self._with_held = with_held
         self.movable: dict[ContainerId, frozenset[Level]] = {}
         """Containers that can make way, or their pens, with the levels at which rules say so."""
@@ -160,11 +145,13 @@ class Crowds:
 
     def _is_needed_whole(self, resident: ContainerId, grant: Grant) -> bool:
         """Whether others that must be with a resident need all cpus of its grant, or its pen's."""
-        if resident not in self._twins:
+        newcomer = self._newcomer
+        if newcomer is None:
             return True
         books, cpus = self._books, standing_cpus(grant, self._books.ledger)
         container = books.affinity.residents.container(resident)
-        return is_needed_whole(container, cpus, books.standing, books.domains)
+        alone = None if resident in self._twins else newcomer
+        return is_needed_whole(container, cpus, books.standing, books.domains, newcomer=alone)
 
     def _can_pen_leave(self, pen_id: ContainerId) -> bool:
         """Whether no rule holds those in a pen, and its grant says where they are."""
@@ -189,3 +176,19 @@ class Crowds:
             return True
         is_required = standing.is_required(books.affinity.residents.container(member))
         return not (is_required and self._is_needed_whole(member, pen))
+
+
+def _twins_of(judgement: Judgement, standing: StandingRules) -> Collection[ContainerId]:
+    """Residents that a newcomer must not be with, and that must not be with it: as a rule replicas.
+
+    Or under the same rules otherwise, as all containers of a pod are.
+    """
+    avoided = {one.id for rule in judgement.own for one in rule.blockers}
+    if not avoided:
+        return ()
+    found = set[ContainerId]().union(*[one.insisting.presence for one in judgement.barriers])
+    newcomer = judgement.newcomer
+    rules = () if newcomer is None else standing.of(newcomer).required
+    if rules:
+        found.update([one for one in avoided if standing.of(one).required == rules])
+    return avoided & found

@@ -25,7 +25,7 @@ from ...model.grant import Grant, PoolId
 from ...pools.domains import Domains
 from ..judging.judgement import Judgement, bits
 from ..judging.restriction import Restriction
-from .crowds import Crowds, standing_cpus, twins_of
+from .crowds import Crowds, standing_cpus
 from .openings import Openings, OpeningSearch
 
 RESIDENTS_MAX: Final = 256
@@ -62,7 +62,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     judgement = search.judgement
     if len(judgement.kept_apart()) > RESIDENTS_MAX or _is_hopeless(judgement, books):
         return
-    crowds = Crowds(books, twins_of(judgement, books.standing))
+    crowds = Crowds(books, judgement)
     own = [without_movable(one, crowds) for one in judgement.own]
     blocked = 0
     for barrier in judgement.barriers:
@@ -127,7 +127,7 @@ def make_way(
     """
     if len(judgement.kept_apart()) > RESIDENTS_MAX:
         return ()
-    crowds = Crowds(books, twins_of(judgement, books.standing))
+    crowds = Crowds(books, judgement)
     for one in judgement.own:
         if one.blockers and cpus & one.forbidden and not (firmly and one.can_break):
             crowds.kept_from(one)

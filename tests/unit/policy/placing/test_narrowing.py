@@ -26,10 +26,15 @@ from tests.unit.policy.engine.ruled_pods import (
 _NAME = "pool-name.pinfold.dev/pod"
 
 
+def _labelled(labels: Mapping[str, str]) -> Mapping[str, Any]:
+    """A selector of the pools with these labels."""
+    wanted = [{"key": key, "operator": "In", "values": [one]} for key, one in labels.items()]
+    return {"matchExpressions": wanted}
+
+
 def _resident(name: str, level: str, **labels: str) -> Container:
     """A container that wants to be in a pool with these labels, and away from `web`."""
-    wanted = [{"key": key, "operator": "In", "values": [one]} for key, one in labels.items()]
-    wish = {"weight": 100, "preference": {"matchExpressions": wanted}}
+    wish = {"weight": 100, "preference": _labelled(labels)}
     rules: dict[str, Any] = {**apart(term(level, "web")), "poolAffinity": {PREFERRED: [wish]}}
     return container_of(name, 0.1, rules)
 
@@ -105,9 +110,8 @@ def test_who_is_spread_with_others_makes_way_inside_the_domain_where_it_counts(
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "twin"}},
     }
-    wanted = [{"key": kind, "operator": "In", "values": ["1" if kind == "numa" else "0"]}]
-    wanted.append({"key": "kind", "operator": "In", "values": [kind]})
-    wish = {"weight": 100, "preference": {"matchExpressions": wanted}}
+    labels = {"kind": kind, kind: "1" if kind == "numa" else "0"}
+    wish = {"weight": 100, "preference": _labelled(labels)}
     rules = {"topologySpread": [spread], "poolAffinity": {PREFERRED: [wish]}}
     twin = container_of("twin", 0.1, rules)
     there = {"pool-name.pinfold.dev/pod": "NUMA node #1" if kind == "numa" else "socket #0"}
@@ -192,6 +196,33 @@ def test_who_must_be_somewhere_makes_no_way_for_the_rule_of_a_newcomer_alone(
     web = container_of("web", 0.1, apart(term("core", "held")), fails=True, annotations=beside)
     assert "wanted a core without default/held/main" in reason(engine.create(web))
     assert cpus(engine, held) == "8-15"
+    engine.check()
+
+
+@pytest.mark.parametrize(
+    ("labels", "others", "place"),
+    [
+        pytest.param({"numa": "1"}, [], "8-9", id="in its NUMA node it is with it all the same"),
+        pytest.param({"kind": "socket"}, [], "", id="whoever is in two NUMA nodes might leave one"),
+        pytest.param({"numa": "1"}, ["app"], "", id="and nobody leaves whom others must be with"),
+    ],
+)
+def test_a_container_makes_way_for_who_must_be_with_it_on_other_cores(
+    labels: Mapping[str, str], others: Sequence[str], place: str
+) -> None:
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G", "cpuset:0-1")
+    wish = {"weight": 100, "preference": _labelled(labels)}
+    cache = container_of("cache", 0.1, {"poolAffinity": {PREFERRED: [wish]}})
+    whole = placed(engine, cache)
+    for name in others:
+        placed(engine, container_of(name, 0.1, near(term("numa", "cache")), fails=True))
+    both = {**near(term("numa", "cache")), **apart(term("core", "cache"))}
+    web = container_of("web", 0.1, both, fails=True)
+    assert isinstance(engine.create(web).result, Grant) is bool(place)
+    assert not place or cpus(engine, web) == place
+    assert (cpus(engine, cache) != whole) is bool(place)
+    engine.remove(web.id)
+    assert cpus(engine, cache) == whole
     engine.check()
 
 
