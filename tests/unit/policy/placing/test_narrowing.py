@@ -151,6 +151,17 @@ def test_replicas_that_must_be_apart_make_way_for_each_other_wherever_they_must_
     assert not any(engine.decisions[one.id].unmet for one in replicas)
 
 
+def test_replicas_that_must_be_apart_have_a_domain_each_however_many_they_are() -> None:
+    engine = engine_of("socket:1 core:96 thread:2 mem:4G", "cpuset:0-1")
+    rules = apart(term("core", "web"))
+    for number in range(95):
+        replica = container_of(f"web-{number}", 0.1, rules, app="web", fails=True)
+        assert isinstance(engine.create(replica).result, Grant), number
+    engine.check()
+    more = container_of("web-95", 0.1, rules, app="web", fails=True)
+    assert reason(engine.create(more)).startswith("required rules leave no room")
+
+
 @pytest.mark.parametrize(
     ("rules", "annotations"),
     [
