@@ -1,8 +1,8 @@
 """Narrowing: shared residents that spread over a pool make way for a newcomer, inside their pool.
 
-The one case in which a resident's grant changes for somebody's rule: only of residents that no
-required rule holds where they are, and only as far as their request still fits. Those of a pod with
-a pen make way together.
+The one case in which a resident's grant changes for somebody's rule: only as far as its request
+still fits, and the required rules hold that it is about; see `Crowds` for who makes way. Those of a
+pod with a pen make way together.
 """
 
 import dataclasses
