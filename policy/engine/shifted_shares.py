@@ -1,6 +1,6 @@
 """Shares that shift: containers that others' places narrow, and what they get back."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from ..placing.judging.scene import Scene
 from ..placing.openings.crowds import standing_cpus
 from ..placing.openings.narrowing import may_make_way
 from ..placing.openings.regrowth import (
+    NOBODY_GROWN,
     REGROWTH_EFFORT_MAX,
     KeptAway,
     NarrowedResidents,
@@ -141,6 +142,7 @@ class ShiftedShares:
             among = NarrowedResidents.of(self._books, self._due)
             ended = list(filter(None, [self._kept_away(one, among) for one in gone]))
         scenes: dict[ContainerId | None, Scene] = {}
+        before: dict[ContainerId, Grant] = {}
         while self._due and effort < REGROWTH_EFFORT_MAX:
             held_as = next(iter(self._due))
             del self._due[held_as]
@@ -154,7 +156,9 @@ class ShiftedShares:
                 continue
             judgements = self._judgements(members, scenes)
             effort += _EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
-            self._widen(grant, members, judgements)
+            if self._widen(grant, members, judgements, before=before):
+                # They are told later: till then others know nothing of what these got.
+                before |= dict.fromkeys(members, ledger.counted(held_as))
 
     def regain(self, freed: CpuSet) -> Iterator[Change]:
         """Give containers that were narrowed those freed cpus of their pools that rules leave them.
@@ -193,18 +197,23 @@ class ShiftedShares:
         members: Sequence[ContainerId],
         judgements: Sequence[Judgement],
         onto: CpuSet | None = None,
-    ) -> None:
-        """Give a container, or a pen, what rules leave now; `onto`: of these, beside its own."""
+        before: Mapping[ContainerId, Grant] = NOBODY_GROWN,
+    ) -> bool:
+        """Give a container, or a pen, what rules leave now; whether that is more.
+
+        `onto`: of these, beside its own. `before`: see `grown`.
+        """
         books = self._books
-        wider = grown(grant, books.presence(members[0]), judgements, books)
+        wider = grown(grant, books.presence(members[0]), judgements, books, before)
         if onto is not None and grant.within is not None:
             sharable = books.tree.pools[grant.pool_id].sharable
             within = grant.within | CpuSet(standing_cpus(wider, books.ledger)) & onto
             wider = replace(grant, within=None if sharable <= within else within)
         if wider.within == grant.within:
-            return
+            return False
         let_grow(wider, judgements, books)
         books.pinner.mark(grant.container_id)
+        return True
 
     def hold_back(self, judgement: Judgement, grant: Grant, cpus: int) -> None:
         """Let a container on these cpus, and others, grow only where rules go on holding.

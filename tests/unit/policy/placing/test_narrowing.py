@@ -151,6 +151,24 @@ def test_replicas_that_must_be_apart_make_way_for_each_other_wherever_they_must_
     assert not any(engine.decisions[one.id].unmet for one in replicas)
 
 
+@pytest.mark.parametrize("rules", [{}, near(term("numa", "cache"))], ids=["alone", "with another"])
+def test_who_gets_back_what_it_left_keeps_it_from_those_that_came_later(
+    rules: Mapping[str, Any],
+) -> None:
+    engine = engine_of("socket:1 core:8 thread:2 mem:4G", "cpuset:0-1")
+    engine.create(container_of("cache", 0.1))
+    both, names = {**apart(term("core", "web")), **rules}, ("web-0", "web-1", "web-2", "web-3")
+    replicas = [container_of(name, 0.1, both, app="web", fails=True) for name in names]
+    for one in replicas:
+        placed(engine, one)
+    assert [cpus(engine, one) for one in replicas] == ["8-15", "2-3", "4-5", "6-7"]
+    for gone, left in ((3, ["6-15", "2-3", "4-5"]), (2, ["4-15", "2-3"]), (1, ["2-15"])):
+        engine.stop(replicas[gone].id)
+        engine.remove(replicas[gone].id)
+        assert [cpus(engine, one) for one in replicas[:gone]] == left
+        engine.check()
+
+
 def test_replicas_that_must_be_apart_have_a_domain_each_however_many_they_are() -> None:
     engine = engine_of("socket:1 core:96 thread:2 mem:4G", "cpuset:0-1")
     rules = apart(term("core", "web"))
