@@ -47,6 +47,8 @@ class ShiftedShares:
         self._judge = judge
         self._due: dict[ContainerId, None] = {}
         """Containers that may be given more, in this order."""
+        self._beside_others: dict[ContainerId, None] = {}
+        """And those that may be as soon as they are beside nobody whom they must not be with."""
 
     def widen(self, gone: ContainerId) -> None:
         """Give containers that were narrowed for another, which is gone, what rules leave now.
@@ -63,6 +65,7 @@ class ShiftedShares:
                 waiting = self._roster.affinity_of_ended() if may else ()
                 free = [one for one in may if not self._is_awaited(one, waiting)]
                 self._due.update(dict.fromkeys(free))
+        self._call_up()
         if self._due:
             self.widen_due(free)
 
@@ -74,6 +77,7 @@ class ShiftedShares:
         if decision is None or not isinstance(decision.result, Grant):
             return
         self._due.update(dict.fromkeys(self._narrowed_for(gone)))
+        self._call_up()
         if gone not in self._books.ledger.grants:
             self.widen_due(forgotten=gone)
 
@@ -85,6 +89,18 @@ class ShiftedShares:
         grant = placement.booking.grant
         if placement.decided_by == RESTARTED and grant.within is not None:
             self._due[grant.container_id] = None
+
+    def _call_up(self) -> None:
+        """Let those be due that stand beside others no longer. O(those that did)."""
+        found = [one for one in self._beside_others if not self._is_beside_others(one)]
+        for one in found:
+            del self._beside_others[one]
+        self._due.update(dict.fromkeys(found))
+
+    def _is_beside_others(self, held_as: ContainerId) -> bool:
+        """Whether anti-affinity is told not to hold at a container, or at one in a pen."""
+        members = tuple(self._books.ledger.members(held_as)) or (held_as,)
+        return any(map(self._roster.is_beside_others, members))
 
     def _is_awaited(self, held_as: ContainerId, waiting: _Waiting) -> bool:
         """Whether who has ended, and may be back, wants a container, or one in a pen, with it."""
@@ -149,9 +165,10 @@ class ShiftedShares:
             grant = ledger.pens.get(held_as) or ledger.grants.get(held_as)
             if grant is None or grant.within is None:
                 continue
-            members = tuple(ledger.members(held_as)) or (held_as,)
-            if any(map(self._roster.is_beside_others, members)):
+            if self._is_beside_others(held_as):
+                self._beside_others[held_as] = None
                 continue
+            members = tuple(ledger.members(held_as)) or (held_as,)
             if ended and held_as not in free and self._is_kept(held_as, ended):
                 continue
             judgements = self._judgements(members, scenes)
@@ -167,9 +184,9 @@ class ShiftedShares:
         """
         ledger, scenes = self._books.ledger, dict[ContainerId | None, Scene]()
         for held_as in narrowed_beside(freed, self._books):
-            members = tuple(ledger.members(held_as)) or (held_as,)
-            if any(map(self._roster.is_beside_others, members)):
+            if self._is_beside_others(held_as):
                 continue
+            members = tuple(ledger.members(held_as)) or (held_as,)
             self._widen(ledger.counted(held_as), members, self._judgements(members, scenes), freed)
             if changes := self._books.pinner.changes():
                 scenes.clear()

@@ -169,6 +169,22 @@ def test_who_gets_back_what_it_left_keeps_it_from_those_that_came_later(
         engine.check()
 
 
+def test_who_stood_beside_another_gets_back_all_that_others_left_meanwhile() -> None:
+    engine = engine_of("socket:1 core:4 thread:2 mem:4G", "cpuset:0-1")
+    rules = apart(term("core", "web"))
+    first, *others = [container_of(f"web-{n}", 0.1, rules, app="web") for n in range(6)]
+    for one in (first, *others):
+        placed(engine, one)
+    assert cpus(engine, first) == cpus(engine, others[-1]) == "6-7"
+    for one in others:
+        assert cpus(engine, first) == "6-7"
+        engine.stop(one.id)
+        engine.remove(one.id)
+        engine.check()
+    assert not engine.decisions[first.id].unmet
+    assert cpus(engine, first) == "2-7"
+
+
 def test_replicas_that_must_be_apart_have_a_domain_each_however_many_they_are() -> None:
     engine = engine_of("socket:1 core:96 thread:2 mem:4G", "cpuset:0-1")
     rules = apart(term("core", "web"))
