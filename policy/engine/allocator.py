@@ -281,6 +281,7 @@ class Allocator:
         self.roster.decisions[decision.container_id] = decision
         if decision.unmet:
             self.unmet.carry_over(decision, self.books.ledger.grants)
+            self.shares.carry_over(decision.container_id)
 
     def refresh_unmet(self) -> None:
         """Tell what does not hold, and forget what does, after what was decided about others."""

@@ -90,6 +90,14 @@ class ShiftedShares:
         if placement.decided_by == RESTARTED and grant.within is not None:
             self._due[grant.container_id] = None
 
+    def carry_over(self, container_id: ContainerId) -> None:
+        """Look after a container that stands beside others, if it or its pen is narrowed."""
+        ledger = self._books.ledger
+        if container_id in ledger.grants and self._roster.is_beside_others(container_id):
+            grant = ledger.counted(container_id)
+            if grant.within is not None:
+                self._beside_others[grant.container_id] = None
+
     def _call_up(self) -> None:
         """Let those be due that stand beside others no longer. O(those that did)."""
         found = [one for one in self._beside_others if not self._is_beside_others(one)]

@@ -169,7 +169,10 @@ def test_who_gets_back_what_it_left_keeps_it_from_those_that_came_later(
         engine.check()
 
 
-def test_who_stood_beside_another_gets_back_all_that_others_left_meanwhile() -> None:
+@pytest.mark.parametrize("reloads", [False, True])
+def test_who_stood_beside_another_gets_back_all_that_others_left_meanwhile(
+    *, reloads: bool
+) -> None:
     engine = engine_of("socket:1 core:4 thread:2 mem:4G", "cpuset:0-1")
     rules = apart(term("core", "web"))
     first, *others = [container_of(f"web-{n}", 0.1, rules, app="web") for n in range(6)]
@@ -178,6 +181,8 @@ def test_who_stood_beside_another_gets_back_all_that_others_left_meanwhile() -> 
     assert cpus(engine, first) == cpus(engine, others[-1]) == "6-7"
     for one in others:
         assert cpus(engine, first) == "6-7"
+        if reloads:
+            engine, _ = engine.reconfigured(engine.config)
         engine.stop(one.id)
         engine.remove(one.id)
         engine.check()
