@@ -44,7 +44,7 @@ class Allocator:
         self.classifier = Classifier(books.config, interrupts, books.machine)
         judge = self._judge = Judge(books, books.config)
         chooser, classified = Chooser(books.tree, books.picker.classes), self.roster.classified
-        regrowth = Regrowth(books, classified, self.roster.unmet_of)
+        regrowth = Regrowth(books, classified, self.roster.is_beside_others)
         self._placer = Placer(books, chooser, judge, classified, regrowth)
         self._restarts = RestartPlacer(self.books, self._placer, classified)
         self.planner = Planner(self.books, self._judge, self._restarts)
@@ -281,6 +281,7 @@ class Allocator:
         self.roster.decisions[decision.container_id] = decision
         if decision.unmet:
             self.unmet.carry_over(decision, self.books.ledger.grants)
+            self.shares.carry_over(decision.container_id)
 
     def refresh_unmet(self) -> None:
         """Tell what does not hold, and forget what does, after what was decided about others."""

@@ -59,7 +59,7 @@ def heeded_resize(
         return isinstance(found, Placement)
 
     more = request.exclusive - len(grant.exclusive)
-    regrowth = Regrowth(books, roster.classified, roster.unmet_of)
+    regrowth = Regrowth(books, roster.classified, roster.is_beside_others)
     search = DepartureSearch(container.id, more, judgement, books, judge, has_room, regrowth)
     departure = search.found()
     return placement.because_of(told, *([departure.text] if departure else []))

@@ -14,6 +14,7 @@ from ..model.request import CpuType
 from ..pens.pen_name import is_outside
 from ..pens.pod_numbers import left_of_pod, resized_with, shows_pod
 from ..placing.classifier import Classified
+from ..placing.judging.restriction import is_about_others
 from ..placing.wishes.claimed_cpus import unbooked_claim
 from ..placing.wishes.own_cpus import shortfall
 from ..rules.podaffinity.rule_set import RequiredTerm
@@ -79,6 +80,10 @@ class Roster:
         """The rules that are told as unmet at a container; none where it is not known."""
         decision = self.decisions.get(container_id)
         return () if decision is None else decision.unmet
+
+    def is_beside_others(self, container_id: ContainerId) -> bool:
+        """Whether it is told of a container that anti-affinity does not hold where it is."""
+        return any(map(is_about_others, self.unmet_of(container_id)))
 
     def tellers_of(
         self, container_ids: Iterable[ContainerId], other: ContainerId | None

@@ -1,6 +1,6 @@
 """Shares that shift: containers that others' places narrow, and what they get back."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from ..placing.judging.scene import Scene
 from ..placing.openings.crowds import standing_cpus
 from ..placing.openings.narrowing import may_make_way
 from ..placing.openings.regrowth import (
+    NOBODY_GROWN,
     REGROWTH_EFFORT_MAX,
     KeptAway,
     NarrowedResidents,
@@ -46,6 +47,8 @@ class ShiftedShares:
         self._judge = judge
         self._due: dict[ContainerId, None] = {}
         """Containers that may be given more, in this order."""
+        self._beside_others: dict[ContainerId, None] = {}
+        """And those that may be as soon as they are beside nobody whom they must not be with."""
 
     def widen(self, gone: ContainerId) -> None:
         """Give containers that were narrowed for another, which is gone, what rules leave now.
@@ -62,6 +65,7 @@ class ShiftedShares:
                 waiting = self._roster.affinity_of_ended() if may else ()
                 free = [one for one in may if not self._is_awaited(one, waiting)]
                 self._due.update(dict.fromkeys(free))
+        self._call_up()
         if self._due:
             self.widen_due(free)
 
@@ -73,6 +77,7 @@ class ShiftedShares:
         if decision is None or not isinstance(decision.result, Grant):
             return
         self._due.update(dict.fromkeys(self._narrowed_for(gone)))
+        self._call_up()
         if gone not in self._books.ledger.grants:
             self.widen_due(forgotten=gone)
 
@@ -84,6 +89,26 @@ class ShiftedShares:
         grant = placement.booking.grant
         if placement.decided_by == RESTARTED and grant.within is not None:
             self._due[grant.container_id] = None
+
+    def carry_over(self, container_id: ContainerId) -> None:
+        """Look after a container that stands beside others, if it or its pen is narrowed."""
+        ledger = self._books.ledger
+        if container_id in ledger.grants and self._roster.is_beside_others(container_id):
+            grant = ledger.counted(container_id)
+            if grant.within is not None:
+                self._beside_others[grant.container_id] = None
+
+    def _call_up(self) -> None:
+        """Let those be due that stand beside others no longer. O(those that did)."""
+        found = [one for one in self._beside_others if not self._is_beside_others(one)]
+        for one in found:
+            del self._beside_others[one]
+        self._due.update(dict.fromkeys(found))
+
+    def _is_beside_others(self, held_as: ContainerId) -> bool:
+        """Whether anti-affinity is told not to hold at a container, or at one in a pen."""
+        members = tuple(self._books.ledger.members(held_as)) or (held_as,)
+        return any(map(self._roster.is_beside_others, members))
 
     def _is_awaited(self, held_as: ContainerId, waiting: _Waiting) -> bool:
         """Whether who has ended, and may be back, wants a container, or one in a pen, with it."""
@@ -141,20 +166,24 @@ class ShiftedShares:
             among = NarrowedResidents.of(self._books, self._due)
             ended = list(filter(None, [self._kept_away(one, among) for one in gone]))
         scenes: dict[ContainerId | None, Scene] = {}
+        before: dict[ContainerId, Grant] = {}
         while self._due and effort < REGROWTH_EFFORT_MAX:
             held_as = next(iter(self._due))
             del self._due[held_as]
             grant = ledger.pens.get(held_as) or ledger.grants.get(held_as)
             if grant is None or grant.within is None:
                 continue
-            members = tuple(ledger.members(held_as)) or (held_as,)
-            if any(map(self._roster.unmet_of, members)):
+            if self._is_beside_others(held_as):
+                self._beside_others[held_as] = None
                 continue
+            members = tuple(ledger.members(held_as)) or (held_as,)
             if ended and held_as not in free and self._is_kept(held_as, ended):
                 continue
             judgements = self._judgements(members, scenes)
             effort += _EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
-            self._widen(grant, members, judgements)
+            if self._widen(grant, members, judgements, before=before):
+                # They are told later: till then others know nothing of what these got.
+                before |= dict.fromkeys(members, ledger.counted(held_as))
 
     def regain(self, freed: CpuSet) -> Iterator[Change]:
         """Give containers that were narrowed those freed cpus of their pools that rules leave them.
@@ -163,9 +192,9 @@ class ShiftedShares:
         """
         ledger, scenes = self._books.ledger, dict[ContainerId | None, Scene]()
         for held_as in narrowed_beside(freed, self._books):
-            members = tuple(ledger.members(held_as)) or (held_as,)
-            if any(map(self._roster.unmet_of, members)):
+            if self._is_beside_others(held_as):
                 continue
+            members = tuple(ledger.members(held_as)) or (held_as,)
             self._widen(ledger.counted(held_as), members, self._judgements(members, scenes), freed)
             if changes := self._books.pinner.changes():
                 scenes.clear()
@@ -193,18 +222,23 @@ class ShiftedShares:
         members: Sequence[ContainerId],
         judgements: Sequence[Judgement],
         onto: CpuSet | None = None,
-    ) -> None:
-        """Give a container, or a pen, what rules leave now; `onto`: of these, beside its own."""
+        before: Mapping[ContainerId, Grant] = NOBODY_GROWN,
+    ) -> bool:
+        """Give a container, or a pen, what rules leave now; whether that is more.
+
+        `onto`: of these, beside its own. `before`: see `grown`.
+        """
         books = self._books
-        wider = grown(grant, books.presence(members[0]), judgements, books)
+        wider = grown(grant, books.presence(members[0]), judgements, books, before)
         if onto is not None and grant.within is not None:
             sharable = books.tree.pools[grant.pool_id].sharable
             within = grant.within | CpuSet(standing_cpus(wider, books.ledger)) & onto
             wider = replace(grant, within=None if sharable <= within else within)
         if wider.within == grant.within:
-            return
+            return False
         let_grow(wider, judgements, books)
         books.pinner.mark(grant.container_id)
+        return True
 
     def hold_back(self, judgement: Judgement, grant: Grant, cpus: int) -> None:
         """Let a container on these cpus, and others, grow only where rules go on holding.

@@ -76,6 +76,25 @@ def kept_in(judgement: Judgement, grant: Grant, cpus: int, books: Books) -> Gran
     return replace(grant, within=CpuSet(may_have | cpus & books.tree.root.reserved.mask))
 
 
+def kept_off(
+    judgement: Judgement,
+    grant: Grant,
+    cpus: int,
+    books: Books,
+    grown: Mapping[ContainerId, Grant],
+) -> Grant:
+    """The grant of a resident on these cpus, off what others got back that it must not be with.
+
+    `grown`: the grants of these, or of their pens.
+    """
+    before = may_have = standing_cpus(grant, books.ledger)
+    for level, residents in _kept_apart(judgement).items() if grown else ():
+        for other in filter(residents.__contains__, grown):
+            standing = standing_cpus(grown[other], books.ledger)
+            may_have &= ~books.domains.covering(level, standing) | cpus
+    return grant if may_have == before else replace(grant, within=CpuSet(may_have))
+
+
 def kept_where_lent(judgement: Judgement, grant: Grant, cpus: int, books: Books) -> Grant:
     """The grant of a resident to which reserved cpus may be lent, because its pool is full.
 

@@ -151,7 +151,9 @@ class UnmetRules:
             grant = ledger.grants[one.container_id]
             # In a pen it comes to others of its pod, and its rules may be about those.
             own = 0 if grant.pen else (grant.within or ledger.tree.pools[grant.pool_id].cpus).mask
-            if before.mask & ~after.mask or lent & ~own:
+            # One that had its own alone shares some again, wherever those are.
+            had_own_alone = before <= grant.exclusive
+            if before.mask & ~after.mask or lent & ~own or had_own_alone:
                 self._displaced.append(one.container_id)
 
     def note_shifted(self, containers: Iterable[ContainerId]) -> None:

@@ -286,14 +286,6 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
             companions=tuple([one for one in self.companions if not one.rule.can_break]),
         )
 
-    @property
-    def companion_places(self) -> int:
-        """Those whom the newcomer must be with, as a set of residents."""
-        places = 0
-        for one in self.companions:
-            places |= one.places
-        return places
-
     def kept_apart(self) -> frozenset[ContainerId]:
         """The residents that must not share a domain with the newcomer."""
         found = ids_in_the_way(self.own)

@@ -6,7 +6,7 @@ from typing import Final
 from ....topology.model.machine import Level
 from ...books.books import Books
 from ...books.cpu_ledger import Ledger
-from ...books.ties import is_needed_whole, needs_all, required_among
+from ...books.ties import is_needed_whole, needs_all, required_among, spans
 from ...model.container import ContainerId
 from ...model.grant import Grant
 from ...model.request import CpuType
@@ -27,43 +27,26 @@ def standing_cpus(grant: Grant, ledger: Ledger) -> int:
     return sharable if grant.within is None else sharable & grant.within.mask
 
 
-def twins_of(judgement: Judgement, standing: StandingRules) -> Collection[ContainerId]:
-    """Residents that a newcomer must not be with, and that must not be with it: as a rule replicas.
-
-    Or under the same rules otherwise, as all containers of a pod are.
-    """
-    avoided = {one.id for rule in judgement.own for one in rule.blockers}
-    if not avoided:
-        return ()
-    found = set[ContainerId]().union(*[one.insisting.presence for one in judgement.barriers])
-    newcomer = judgement.newcomer
-    rules = () if newcomer is None else standing.of(newcomer).required
-    if rules:
-        found.update([one for one in avoided if standing.of(one).required == rules])
-    return avoided & found
-
-
 class Crowds:
     """Residents that are in the way of rules, the same ones often of many, and who may make way."""
 
     def __init__(
         self, books: Books, judgement: Judgement | None = None, *, with_held: bool = False
     ) -> None:
-        """`judgement`: of a newcomer; of its own rules those alone count that this has.
+        """`judgement`: about a newcomer, for which some make way that would for nobody else. Of the
+        newcomer's own rules those alone count that it has.
 
         `with_held`: those count, too, that required rules hold where they are.
         """
         standing = books.standing
-        self._books = books
-        self._twins = () if judgement is None else twins_of(judgement, standing)
-        self._newcomer: ContainerId | None = None
-        """Where it must be with somebody: the rules of all are known, of it those that are asked
-        for as well, and those it gives up hold nobody."""
-        self._companions = 0
-        """Those whom it must be with, as a set of residents."""
         newcomer = None if judgement is None else judgement.newcomer
-        if judgement is not None and newcomer is not None and standing.of(newcomer).near_levels:
-            self._newcomer, self._companions = newcomer, judgement.companion_places
+        has_companions = newcomer is not None and standing.of(newcomer).near_levels
+        self._books = books
+        self._twins = () if judgement is None else _twins_of(judgement, standing)
+        self._companions = () if judgement is None else judgement.companions
+        self._owner = newcomer if has_companions else None
+        """The newcomer where it must be with somebody: the rules of all are known, and those of its
+        own that it gives up hold nobody."""
         self._with_held = with_held
         self.movable: dict[ContainerId, frozenset[Level]] = {}
         """Containers that can make way, or their pens, with the levels at which rules say so."""
@@ -156,15 +139,7 @@ class Crowds:
         # Those that are in the way of several rules were asked about with the first of them.
         moving = may_be_required and [one for one in found if can[one]]
         if moving:
-            required = self._required_among(moving)
-            can.update({one: not self._is_needed_whole(one, grants[one]) for one in required})
-
-    def _required_among(self, container_ids: Sequence[ContainerId]) -> Sequence[ContainerId]:
-        """The residents that others must be with, the newcomer among them."""
-        residents, places = self._books.affinity.residents, self._companions
-        found = required_among(container_ids, self._books.standing, residents, self._newcomer)
-        companions = [one for one in container_ids if places and residents.place(one) & places]
-        return [*dict.fromkeys((*found, *companions))] if companions else found
+            can.update(dict.fromkeys(self._needed_whole(moving), False))
 
     def _needs_all(self, resident: ContainerId, rules: PlacementRules, grant: Grant) -> bool:
         """Whether a resident's rules need all cpus of its grant, or of its pen's."""
@@ -174,16 +149,28 @@ class Crowds:
         cpus = standing_cpus(grant, books.ledger)
         return needs_all(rules, cpus, books.domains, is_twin=is_twin)
 
-    def _is_needed_whole(self, resident: ContainerId, grant: Grant) -> bool:
-        """Whether others that must be with a resident need all cpus of its grant, or its pen's."""
-        if resident not in self._twins:
-            return True
-        books, cpus = self._books, standing_cpus(grant, self._books.ledger)
-        container = books.affinity.residents.container(resident)
-        standing, domains = books.standing, books.domains
-        if self._companions & books.affinity.residents.place(resident):
-            return is_needed_whole(container, cpus, standing, domains)
-        return is_needed_whole(container, cpus, standing, domains, self._newcomer)
+    def _needed_whole(
+        self, container_ids: Sequence[ContainerId], pen: Grant | None = None
+    ) -> Collection[ContainerId]:
+        """The residents, all in a pen if so, that others need on all cpus that they have.
+
+        Those who must be with them; the newcomer and replicas need them in one domain alone.
+        """
+        books, ledger, grants = self._books, self._books.ledger, self._books.ledger.grants
+        standing, domains, residents = books.standing, books.domains, books.affinity.residents
+        found: set[ContainerId] = set()
+        for one in required_among(container_ids, standing, residents, self._owner):
+            cpus, container = standing_cpus(pen or grants[one], ledger), residents.container(one)
+            is_twin = one in self._twins
+            if not is_twin or is_needed_whole(container, cpus, standing, domains, self._owner):
+                found.add(one)
+        for some in self._companions:
+            for one in container_ids:
+                if residents.place(one) & some.places:
+                    cpus = standing_cpus(pen or grants[one], ledger)
+                    if spans(cpus, (some.level,), domains):
+                        found.add(one)
+        return found
 
     def _can_pen_leave(self, pen_id: ContainerId) -> bool:
         """Whether no rule holds those in a pen, and its grant says where they are."""
@@ -206,4 +193,20 @@ class Crowds:
             return False
         if self._with_held or not standing.has_required_affinity:
             return True
-        return not (self._required_among([member]) and self._is_needed_whole(member, pen))
+        return not self._needed_whole([member], pen)
+
+
+def _twins_of(judgement: Judgement, standing: StandingRules) -> Collection[ContainerId]:
+    """Residents that a newcomer must not be with, and that must not be with it: as a rule replicas.
+
+    Or under the same rules otherwise, as all containers of a pod are.
+    """
+    avoided = {one.id for rule in judgement.own for one in rule.blockers}
+    if not avoided:
+        return ()
+    found = set[ContainerId]().union(*[one.insisting.presence for one in judgement.barriers])
+    newcomer = judgement.newcomer
+    rules = () if newcomer is None else standing.of(newcomer).required
+    if rules:
+        found.update([one for one in avoided if standing.of(one).required == rules])
+    return avoided & found

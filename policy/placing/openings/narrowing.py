@@ -1,8 +1,8 @@
 """Narrowing: shared residents that spread over a pool make way for a newcomer, inside their pool.
 
-The one case in which a resident's grant changes for somebody's rule: only of residents that no
-required rule holds where they are, and only as far as their request still fits. Those of a pod with
-a pen make way together.
+The one case in which a resident's grant changes for somebody's rule: only as far as its request
+still fits, and the required rules hold that it is about; see `Crowds` for who makes way. Those of a
+pod with a pen make way together.
 """
 
 import dataclasses
@@ -76,6 +76,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     # Wherever the newcomer is they leave, and what they were promised goes along.
     search = dataclasses.replace(search, narrowed=without_leaving(movable, ledger.narrowed))
     standing = standing_residents(movable, ledger)
+    everything &= ~_never_left(standing, domains)
     regions = search.regions(everything, own)
     looks = _TRIES_MAX // sum([len(some) for some in standing.values()]) + 1
     has_left = len(_levels(standing)) > 1
@@ -262,6 +263,15 @@ class _InTheWay:
             return True
         return has_room(self._grant, self.cpus & ~cover, self._ledger)
 
+    def never_left(self, domains: Domains) -> int:
+        """The cpus of domains without which they have too few, whatever is promised elsewhere."""
+        found, spare = 0, self._free.bit_count() - max(1, -(-self._grant.shared_milli // 1000))
+        for level in self.levels:
+            for here in domains.parts(level, self._free):
+                if here.bit_count() > spare:
+                    found |= domains.covering(level, here)
+        return found
+
     def _number_enough(self) -> int:
         """How many free cpus do, whichever they are: more than there are where none surely do."""
         ledger, pool_id = self._ledger, self._grant.pool_id
@@ -327,6 +337,14 @@ def leaving_part(standing: _ByLevels, region: int, domains: Domains) -> list[_Le
     for levels, some in standing.items():
         cover = _cover(levels, region, domains)
         found += [(one, cover) for one in some if one.cpus & cover]
+    return found
+
+
+def _never_left(standing: _ByLevels, domains: Domains) -> int:
+    """The cpus of domains that some residents cannot leave: there is no need to look there."""
+    found = 0
+    for one in chain.from_iterable(standing.values()):
+        found |= one.never_left(domains)
     return found
 
 

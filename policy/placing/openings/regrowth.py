@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from copy import copy
 from functools import reduce
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -18,12 +19,13 @@ from ...model.grant import Grant
 from ...rules.podaffinity.rule_set import PlacementRules
 from ...rules.podaffinity.term_selection import select_term
 from ..classifier import Classified
-from ..growth import held_back, kept_in
+from ..growth import held_back, kept_in, kept_off
 from ..judging.judge import Judge
 from ..judging.judgement import Judgement
 from ..judging.rule_look import RuleLook
 from .crowds import standing_cpus
 
+NOBODY_GROWN: Final[Mapping[ContainerId, Grant]] = MappingProxyType({})
 REGROWTH_EFFORT_MAX: Final = 192
 """Containers are given back with so much effort in one event what somebody who is gone kept from
 them, the others in later ones."""
@@ -147,11 +149,21 @@ def narrowed_beside(freed: CpuSet, books: Books) -> list[ContainerId]:
     return [held_as for _, held_as in sorted(found, key=itemgetter(0))]
 
 
-def grown(grant: Grant, here: int, judgements: Iterable[Judgement], books: Books) -> Grant:
-    """A narrowed grant with all that rules leave now. `here`: the cpus on which it runs."""
+def grown(
+    grant: Grant,
+    here: int,
+    judgements: Iterable[Judgement],
+    books: Books,
+    before: Mapping[ContainerId, Grant] = NOBODY_GROWN,
+) -> Grant:
+    """A narrowed grant with all that rules leave now. `here`: the cpus on which it runs.
+
+    `before`: the grants of those that grew in the same event, who keep what they got.
+    """
     wider = replace(grant, within=None)
     for one in judgements:
         wider = kept_in(one.of_growth(), wider, here, books)
+        wider = kept_off(one, wider, here, books, before)
     return wider
 
 
@@ -179,15 +191,16 @@ class Regrowth:
         self,
         books: Books,
         classified: Mapping[ContainerId, Classified],
-        unmet_of: Callable[[ContainerId], Sequence[str]],
+        is_beside_others: Callable[[ContainerId], bool],
     ) -> None:
         """Reads the books. `classified`: what residents ask for.
 
-        `unmet_of`: the rules that are told as unmet at one; with any it gets nothing.
+        `is_beside_others`: whether anti-affinity is told not to hold at one, so that it gets
+        nothing.
         """
         self._books = books
         self._classified = classified
-        self._unmet_of = unmet_of
+        self._is_beside_others = is_beside_others
 
     def after(self, leaving: Sequence[Container], after: Books) -> Regrown | None:
         """Residents with what those who leave kept from them; None where that is nothing.
@@ -207,16 +220,18 @@ class Regrowth:
         find = self._books.affinity.residents.container
         containers = {one: find(one) for some in members.values() for one in some}
         look = RuleLook(found, containers, self._classified, Judge(found, found.config))
+        before: dict[ContainerId, Grant] = {}
         for held_as, ids in members.items():
             if look.effort >= REGROWTH_EFFORT_MAX:
                 break
-            if any(map(self._unmet_of, ids)):
+            if any(map(self._is_beside_others, ids)):
                 continue
             judgements = list(filter(None, map(look.judgement, ids)))
             grant = ledger.pens.get(held_as) or ledger.grants[held_as]
-            wider = grown(grant, found.presence(ids[0]), judgements, found)
+            wider = grown(grant, found.presence(ids[0]), judgements, found, before)
             if wider.within != grant.within:
                 let_grow(wider, judgements, found)
+                before |= dict.fromkeys(ids, wider)
         gained = {
             one: _shared_cpus(ledger.counted(one), ledger) & ~self._books.reach(one)
             for ids in members.values()

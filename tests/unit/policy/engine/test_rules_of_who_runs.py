@@ -10,6 +10,7 @@ from pinfold.policy.model.grant import Refusal
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.policy.engine.ruled_pods import (
+    PREFERRED,
     apart,
     container_of,
     cpus,
@@ -180,6 +181,23 @@ def test_who_is_lent_cpus_beside_its_own_next_to_another_is_told(reserved: int) 
     assert cpus(engine, noisy) == ("0-1" if reserved == 0 else f"{own},4-5")
     assert is_told(engine, alone) == (reserved == 3)
     assert is_told(engine, noisy)
+
+
+def test_who_is_left_its_own_cpu_alone_is_told_whom_it_shares_others_with_then() -> None:
+    """The last cpu that two share in their socket is reserved, and the former reserved one not."""
+    engine = engine_of(TWO_NODES)
+    noisy = container_of("noisy", 0.3, annotations=FIRST)
+    second = [{"key": "socket", "operator": "In", "values": ["1"]}]
+    wish = {"weight": 100, "preference": {"matchExpressions": second}}
+    rules = {**apart(term("socket", "noisy")), "poolAffinity": {PREFERRED: [wish]}}
+    mixed = [container_of(name, 1.5, rules, is_guaranteed=True) for name in ("one", "two")]
+    assert placed(engine, noisy) == "1-2"
+    assert [placed(engine, one) for one in mixed] == ["3-5", "4-5"]
+    config = config_from_values({"reservedResources": {"cpu": "cpuset:5"}})
+    engine, _ = engine.reconfigured(config)
+    engine.check()
+    assert [cpus(engine, one) for one in mixed] == ["0-3", "0-2,4"]
+    assert all(is_told(engine, one) for one in mixed)
 
 
 def test_who_is_lent_cpus_next_to_another_by_a_reload_is_told() -> None:

@@ -26,10 +26,15 @@ from tests.unit.policy.engine.ruled_pods import (
 _NAME = "pool-name.pinfold.dev/pod"
 
 
+def _labelled(labels: Mapping[str, str]) -> Mapping[str, Any]:
+    """A selector of the pools with these labels."""
+    wanted = [{"key": key, "operator": "In", "values": [one]} for key, one in labels.items()]
+    return {"matchExpressions": wanted}
+
+
 def _resident(name: str, level: str, **labels: str) -> Container:
     """A container that wants to be in a pool with these labels, and away from `web`."""
-    wanted = [{"key": key, "operator": "In", "values": [one]} for key, one in labels.items()]
-    wish = {"weight": 100, "preference": {"matchExpressions": wanted}}
+    wish = {"weight": 100, "preference": _labelled(labels)}
     rules: dict[str, Any] = {**apart(term(level, "web")), "poolAffinity": {PREFERRED: [wish]}}
     return container_of(name, 0.1, rules)
 
@@ -105,9 +110,8 @@ def test_who_is_spread_with_others_makes_way_inside_the_domain_where_it_counts(
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "twin"}},
     }
-    wanted = [{"key": kind, "operator": "In", "values": ["1" if kind == "numa" else "0"]}]
-    wanted.append({"key": "kind", "operator": "In", "values": [kind]})
-    wish = {"weight": 100, "preference": {"matchExpressions": wanted}}
+    labels = {"kind": kind, kind: "1" if kind == "numa" else "0"}
+    wish = {"weight": 100, "preference": _labelled(labels)}
     rules = {"topologySpread": [spread], "poolAffinity": {PREFERRED: [wish]}}
     twin = container_of("twin", 0.1, rules)
     there = {"pool-name.pinfold.dev/pod": "NUMA node #1" if kind == "numa" else "socket #0"}
@@ -147,6 +151,81 @@ def test_replicas_that_must_be_apart_make_way_for_each_other_wherever_they_must_
     assert not any(engine.decisions[one.id].unmet for one in replicas)
 
 
+@pytest.mark.parametrize("rules", [{}, near(term("numa", "cache"))], ids=["alone", "with another"])
+def test_who_gets_back_what_it_left_keeps_it_from_those_that_came_later(
+    rules: Mapping[str, Any],
+) -> None:
+    engine = engine_of("socket:1 core:8 thread:2 mem:4G", "cpuset:0-1")
+    engine.create(container_of("cache", 0.1))
+    both, names = {**apart(term("core", "web")), **rules}, ("web-0", "web-1", "web-2", "web-3")
+    replicas = [container_of(name, 0.1, both, app="web", fails=True) for name in names]
+    for one in replicas:
+        placed(engine, one)
+    assert [cpus(engine, one) for one in replicas] == ["8-15", "2-3", "4-5", "6-7"]
+    for gone, left in ((3, ["6-15", "2-3", "4-5"]), (2, ["4-15", "2-3"]), (1, ["2-15"])):
+        engine.stop(replicas[gone].id)
+        engine.remove(replicas[gone].id)
+        assert [cpus(engine, one) for one in replicas[:gone]] == left
+        engine.check()
+
+
+@pytest.mark.parametrize("reloads", [False, True])
+def test_who_stood_beside_another_gets_back_all_that_others_left_meanwhile(
+    *, reloads: bool
+) -> None:
+    engine = engine_of("socket:1 core:4 thread:2 mem:4G", "cpuset:0-1")
+    rules = apart(term("core", "web"))
+    first, *others = [container_of(f"web-{n}", 0.1, rules, app="web") for n in range(6)]
+    for one in (first, *others):
+        placed(engine, one)
+    assert cpus(engine, first) == cpus(engine, others[-1]) == "6-7"
+    for one in others:
+        assert cpus(engine, first) == "6-7"
+        if reloads:
+            engine, _ = engine.reconfigured(engine.config)
+        engine.stop(one.id)
+        engine.remove(one.id)
+        engine.check()
+    assert not engine.decisions[first.id].unmet
+    assert cpus(engine, first) == "2-7"
+
+
+def test_replicas_that_must_be_apart_have_a_domain_each_however_many_they_are() -> None:
+    engine = engine_of("socket:1 core:96 thread:2 mem:4G", "cpuset:0-1")
+    rules = apart(term("core", "web"))
+    for number in range(95):
+        replica = container_of(f"web-{number}", 0.1, rules, app="web", fails=True)
+        assert isinstance(engine.create(replica).result, Grant), number
+    engine.check()
+    more = container_of("web-95", 0.1, rules, app="web", fails=True)
+    assert reason(engine.create(more)).startswith("required rules leave no room")
+
+
+@pytest.mark.parametrize(
+    ("rules", "annotations"),
+    [
+        pytest.param(near(term("numa", "nobody")), {}, id="with a container that there is not"),
+        pytest.param({}, {_NAME: "NUMA node #9"}, id="in a pool that there is not"),
+    ],
+)
+def test_a_replica_gets_back_what_it_left_to_another_though_it_is_not_where_it_must_be(
+    rules: Mapping[str, Any], annotations: Mapping[str, str]
+) -> None:
+    engine = engine_of("socket:1 core:3 thread:2 mem:4G", "cpuset:0-1")
+    both = {**rules, **apart(term("core", "web"))}
+    replicas = [
+        container_of(name, 0.1, both, app="web", annotations=annotations)
+        for name in ("web-0", "web-1")
+    ]
+    assert [placed(engine, one) for one in replicas] == ["2-5", "2-3"]
+    assert cpus(engine, replicas[0]) == "4-5"
+    engine.stop(replicas[1].id)
+    engine.remove(replicas[1].id)
+    assert cpus(engine, replicas[0]) == "2-5"
+    assert len(engine.decisions[replicas[0].id].unmet) == 1
+    engine.check()
+
+
 @pytest.mark.parametrize(
     ("rules", "annotations"),
     [
@@ -167,6 +246,33 @@ def test_who_must_be_somewhere_makes_no_way_for_the_rule_of_a_newcomer_alone(
     web = container_of("web", 0.1, apart(term("core", "held")), fails=True, annotations=beside)
     assert "wanted a core without default/held/main" in reason(engine.create(web))
     assert cpus(engine, held) == "8-15"
+    engine.check()
+
+
+@pytest.mark.parametrize(
+    ("labels", "others", "place"),
+    [
+        pytest.param({"numa": "1"}, [], "8-9", id="in its NUMA node it is with it all the same"),
+        pytest.param({"kind": "socket"}, [], "", id="whoever is in two NUMA nodes might leave one"),
+        pytest.param({"numa": "1"}, ["app"], "", id="and nobody leaves whom others must be with"),
+    ],
+)
+def test_a_container_makes_way_for_who_must_be_with_it_on_other_cores(
+    labels: Mapping[str, str], others: Sequence[str], place: str
+) -> None:
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G", "cpuset:0-1")
+    wish = {"weight": 100, "preference": _labelled(labels)}
+    cache = container_of("cache", 0.1, {"poolAffinity": {PREFERRED: [wish]}})
+    whole = placed(engine, cache)
+    for name in others:
+        placed(engine, container_of(name, 0.1, near(term("numa", "cache")), fails=True))
+    both = {**near(term("numa", "cache")), **apart(term("core", "cache"))}
+    web = container_of("web", 0.1, both, fails=True)
+    assert isinstance(engine.create(web).result, Grant) is bool(place)
+    assert not place or cpus(engine, web) == place
+    assert (cpus(engine, cache) != whole) is bool(place)
+    engine.remove(web.id)
+    assert cpus(engine, cache) == whole
     engine.check()
 
 
