@@ -33,10 +33,10 @@ class Crowds:
     def __init__(
         self, books: Books, judgement: Judgement | None = None, *, with_held: bool = False
     ) -> None:
-        """`judgement`: about a newcomer, for which some make way that would for nobody else. Of the
-        newcomer's own rules those alone count that it has.
+        """`judgement`: about a newcomer, for which some make way that would for nobody else.
 
-        `with_held`: those count, too, that required rules hold where they are.
+        Of the newcomer's own rules those alone count that it has. `with_held`: those count, too,
+        that required rules hold where they are.
         """
         standing = books.standing
         newcomer = None if judgement is None else judgement.newcomer
