@@ -20,6 +20,8 @@ class AskingSets:
         self._wide: dict[int, None] = {}
         self._unfiled: dict[int, None] = {}
         """Narrow ones that are not found by cpu yet: it may never be asked."""
+        self._with: dict[int, Sequence[int]] = {}
+        """All sets that have a cpu, of those asked about since there were others."""
 
     def copy(self) -> "AskingSets":
         """A copy that changes apart from this one."""
@@ -27,6 +29,7 @@ class AskingSets:
         other = AskingSets()
         other.counts = other._counts = dict(self._counts)
         other._at, other._wide = dict(self._at), dict(self._wide)
+        other._with = dict(self._with)
         return other
 
     def change(self, cpus: int, count: int) -> bool:
@@ -38,6 +41,7 @@ class AskingSets:
             del self._counts[cpus]
         if before and before + count:
             return False
+        self._with.clear()
         some = self._wide if cpus.bit_count() > _NARROW_MAX else self._unfiled
         if not before:
             some[cpus] = None
@@ -50,9 +54,12 @@ class AskingSets:
 
     def with_cpu(self, cpu: int) -> Sequence[int]:
         """The sets that have a cpu."""
-        self._file()
-        wide = [one for one in self._wide if one >> cpu & 1]
-        return [*self._at.get(cpu, ()), *wide]
+        found = self._with.get(cpu)
+        if found is None:
+            self._file()
+            wide = [one for one in self._wide if one >> cpu & 1]
+            found = self._with[cpu] = [*self._at.get(cpu, ()), *wide]
+        return found
 
     def in_place_of(self, unused: Iterable[int], kept: int, free: int) -> tuple[int, int]:
         """Masks of a free cpu, and of several kept ones, that need not be kept once it is.
@@ -69,7 +76,7 @@ class AskingSets:
         left = kept | one
         for cpu in [cpu for cpu, mask in serving.items() if mask & one]:
             rest = left & ~(1 << cpu)
-            if all([cpus & rest for cpus in self.with_cpu(cpu)]):
+            if all(map(rest.__and__, self.with_cpu(cpu))):
                 left = rest
         others = kept & ~left
         return (one, others) if others & (others - 1) else (0, 0)

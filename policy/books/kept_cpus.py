@@ -274,7 +274,10 @@ class KeptCpus:
         self._effort += 1
         self._kept ^= bit
         self._partly &= ~bit
-        if not all([self._keep_one(one) for one in self._asking.with_cpu(cpu)]):
+        asking = self._asking.with_cpu(cpu)
+        # Most of them have another one that is kept.
+        is_kept = all(map(self._kept.__and__, asking))
+        if not is_kept and not all([self._keep_one(one) for one in asking]):
             self._put_back(cpu)
             return bit
         users = self._users_at(cpu)
@@ -320,7 +323,7 @@ class KeptCpus:
         while cpus:
             bit = 1 << (cpu := cpus.bit_length() - 1)
             cpus ^= bit
-            if not (self._users[cpu] or any([not one & self._kept & ~bit for one in asking(cpu)])):
+            if not self._users[cpu] and all(map((self._kept & ~bit).__and__, asking(cpu))):
                 self._kept ^= bit
                 self._partly ^= bit
                 self.spare |= bit

@@ -7,7 +7,7 @@ import pytest
 from pinfold.policy.books import kept_cpus
 from pinfold.policy.books.kept_cpus import KeptCpus
 from pinfold.topology.sets.cpuset import CpuSet
-from tests.unit.counted_calls import count_lines
+from tests.unit.counted_calls import count_calls, count_lines
 
 CASES = [
     pytest.param({"0-1": 2000, "0-3": 2000}, 0, id="a set inside another one"),
@@ -102,3 +102,13 @@ def test_of_a_set_of_which_others_had_all_cpus_one_is_kept_once_they_give_some_b
 def test_sets_of_which_a_cpu_is_asked_for_are_found_by_cpu_once_that_is_asked() -> None:
     asking = {((1 << 48) - 1) << number: 1 for number in range(200)}
     assert count_lines(lambda: KeptCpus((1 << 256) - 1, {}, asking)) < 200 * 40
+
+
+def test_a_cpu_is_released_without_a_call_for_each_set_that_keeps_another_one() -> None:
+    def calls(sets: int) -> int:
+        """How many it takes to release 16 cpus, each in so many sets that share a kept one."""
+        asking = {1 << 40 | ((1 << 24) - 1) << number: 1 for number in range(sets)}
+        found = KeptCpus((1 << 41) - 1, {1 << 40: 500, (1 << 40) - 1: 16_000}, asking)
+        return count_calls(lambda: found.spared((1 << 40) - (1 << 24), 16))
+
+    assert calls(16) - calls(1) < 15 * 4
