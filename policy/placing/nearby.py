@@ -69,8 +69,12 @@ class Nearby:
         for container_id, presence in self._reaches.items():
             if not presence & around:
                 continue
+            grant = ledger.grants.get(container_id)
+            if grant is None:
+                # Seen before it left, as in a trial: no rule is about it any more.
+                continue
             # Whose cpus are left alone runs on those too that are another's own.
-            if presence & own and ledger.grants[container_id].cpu_type is not _PRESERVE:
+            if presence & own and grant.cpu_type is not _PRESERVE:
                 presence &= ~own
                 if not (presence & here if presence else not rest & ~here):
                     continue

@@ -110,24 +110,23 @@ class PlaceFinder:
             return structs.replace(choice, region=reserved_region(rules, self._books))
         if not any(pools.roomy):
             # Rules leave no more than there is without them, whoever makes way for whom.
-            return self._in_room_made(request, facts, pools, strict) or pools.within(strict)
+            found = self._in_room_made(request, facts, pools, strict)
+            return found or self._made_anyway(search, facts, pools) or pools.within(strict)
         found = self._chosen(search, pools, strict) or self._cleared(search, pools)
         found = found or self._in_room_made(request, facts, pools, strict)
         if found is not None:
             return found
         openings = degraded(search, pools.roomy)
         if openings is None:
-            return pools.within(strict)
+            return self._made_anyway(search, facts, pools) or pools.within(strict)
         found = self._chosen(search, pools, openings)
-        alone = _without_companions(search) if found is None else None
+        alone = search.without_companions() if found is None else None
         if alone is not None:
             openings = degraded(alone, pools.roomy)
             found = self._chosen(alone, pools, openings) if openings else None
         found = self._conceded(search, pools, found) or found
-        if found is None:
-            # Not only rules stand in the way: what is missing beside them is the reason.
-            return pools.within(openings)
-        return found
+        # Not only rules stand in the way, else: what is missing beside them is the reason.
+        return found or self._made_anyway(search, facts, pools) or pools.within(openings)
 
     def _cleared(self, search: OpeningSearch, pools: Candidates) -> ChosenPlace | None:
         """The best place where all rules hold because residents make way."""
@@ -211,14 +210,18 @@ class PlaceFinder:
             return True
         if self._has_room_made(request, facts, pools, strict, kept):
             return True
-        if not feasible:
+        if feasible:
+            if has_broken_place(unranked, feasible):
+                return True
+            alone = unranked.without_companions()
+            if alone is not None and has_broken_place(alone, feasible):
+                return True
+            if self._conceded(search, pools, None) is not None:
+                return True
+        firm = search.firm()
+        if firm is None:
             return False
-        if has_broken_place(unranked, feasible):
-            return True
-        alone = _without_companions(unranked)
-        if alone is not None and has_broken_place(alone, feasible):
-            return True
-        return self._conceded(search, pools, None) is not None
+        return self._has_room_made(request, facts, pools, firm.strict(), kept)
 
     def _has_room_made(
         self,
@@ -333,6 +336,15 @@ class PlaceFinder:
             may_drive_out=lift.may_drive_out,
         )
 
+    def _made_anyway(
+        self, search: OpeningSearch, facts: Facts, pools: Candidates
+    ) -> ChosenPlace | None:
+        """A pool in which room can be made, though rules break there that may."""
+        firm = search.firm()
+        if firm is None:
+            return None
+        return self._in_room_made(firm.request, facts, pools, firm.strict())
+
     def _make_room(self, request: Request, facts: Facts, openings: Openings | None) -> Lift | None:
         if request.is_strict or not request.exclusive:
             return None
@@ -385,15 +397,3 @@ class PlaceFinder:
 def _unranked(judgement: Judgement) -> Judgement:
     """The judgement without what is only preferred: one place is as good as another."""
     return structs.replace(judgement, pulls=Pulls(judgement.domains), pool_scores=())
-
-
-def _without_companions(search: OpeningSearch) -> OpeningSearch | None:
-    """The search of a newcomer that takes the very cpus by which others would be beside it.
-
-    None where all that it must be with insist, or there are none.
-    """
-    companions = search.judgement.companions
-    firm = tuple(one for one in companions if not one.rule.can_break)
-    if firm == companions:
-        return None
-    return replace(search, judgement=structs.replace(search.judgement, companions=firm))

@@ -1,11 +1,11 @@
 """Openings: the cpus of each pool that rules between containers leave to a newcomer."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ....topology.model.machine import Level
 from ...books.cpu_ledger import Ledger
@@ -58,6 +58,24 @@ class OpeningSearch:
     scores: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     """Sums of preferred rules for regions of pools; the same in a search without other rules."""
     _short: set[int] = field(init=False, default_factory=set[int])
+
+    def firm(self) -> "OpeningSearch | None":
+        """The search by those rules alone that never break; None where all are such."""
+        judgement, firm = self.judgement, self.judgement.insisting()
+        if len(firm.own) == len(judgement.own) and len(firm.barriers) == len(judgement.barriers):
+            return None
+        return replace(self, judgement=firm)
+
+    def without_companions(self) -> "OpeningSearch | None":
+        """The search of a newcomer that takes the very cpus by which others would be beside it.
+
+        None where all that it must be with insist, or there are none.
+        """
+        companions = self.judgement.companions
+        firm = tuple([one for one in companions if not one.rule.can_break])
+        if firm == companions:
+            return None
+        return replace(self, judgement=structs.replace(self.judgement, companions=firm))
 
     def strict(self) -> Openings:
         """The places where every required rule holds. O(pools + domains that rules name)."""

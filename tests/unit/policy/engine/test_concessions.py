@@ -91,6 +91,32 @@ def test_who_makes_way_with_its_share_is_still_beside_a_newcomer_with_its_own_cp
     assert told.endswith(": in one L3 group with default/mixed/main")
 
 
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        pytest.param(None, [], id="without rules"),
+        pytest.param(near(term("core", "nobody")), ["affinity at core"], id="beside nobody"),
+        pytest.param(near(term("core", "idle")), ["affinity at core"], id="beside who is driven"),
+        pytest.param(apart(term("socket", "idle")), ["anti-affinity at socket"], id="away from it"),
+    ],
+)
+def test_who_asked_for_no_cpu_leaves_its_last_one_though_a_rule_breaks_there(
+    rules: Mapping[str, object] | None, told: list[str]
+) -> None:
+    engine = engine_of("socket:1 core:2 mem:4G")
+    idle = container_of("idle", 0)
+    assert placed(engine, idle) == "1"
+    it = container_of("it", 1, rules)
+    assert placed(engine, it) == "1"
+    assert cpus(engine, idle) == "0"
+    assert [text.partition(" to ")[0] for text in engine.decisions[it.id].unmet] == told
+    # A rule that insists keeps it from there.
+    engine = engine_of("socket:1 core:2 mem:4G")
+    placed(engine, idle)
+    insisting = engine.create(container_of("it", 1, rules, fails=True)).result
+    assert isinstance(insisting, Refusal) == bool(told)
+
+
 def test_whom_a_newcomer_has_to_be_with_makes_no_way_for_it() -> None:
     engine = engine_of(ONE_NODE)
     sharer = container_of("sharer", 0.5, AWAY_FROM_IT, fails=True)
