@@ -46,7 +46,7 @@ from ..pools.pool_tree import PoolTree
 from ..rules.central_rules import CentralRules, naming_rules
 from ..rules.podaffinity.own_rules import selected_namespace_labels
 from ..rules.podaffinity.pool_review import reviewed_absences, reviewed_labels, reviewed_pools
-from ..rules.podaffinity.rule_review import reviewed_rules
+from ..rules.podaffinity.rule_review import reviewed_mates, reviewed_rules
 from ..rules.podaffinity.rule_text import placement_rules
 from ..rules.unmatched_rules import unmatched_rules
 from ..text.errors import Problem
@@ -155,6 +155,9 @@ class PodCheck:
         for container in containers:
             yield from placement_rules(container, config)[1]
         yield from reviewed_rules(containers, config)
+        specs = (*spec.init_containers, *spec.containers)
+        pairs = zip(specs, containers, strict=True)
+        yield from reviewed_mates([it for one, it in pairs if one.keeps_running], config)
         if self._machine is None:
             yield from reviewed_labels(containers, config, is_nodes=self._config is not None)
             yield from reviewed_absences(containers, config)

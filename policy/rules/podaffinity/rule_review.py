@@ -26,6 +26,7 @@ _INNER: Final[Mapping[Level, frozenset[Level]]] = {
 _LEAVE_OUT: Final = "leave it out"
 _REFUSED: Final = "under 'on-unsatisfiable: fail' this one is refused then"
 _UNLESS_OTHERS: Final = ", unless another pod has such a container"
+_OTHER_PODS: Final = "add 'mismatchLabelKeys: [pod.uid]' where other pods are meant"
 _ONE_OUT: Final = "leave one of them out, also of mismatchLabelKeys"
 
 
@@ -49,6 +50,32 @@ def reviewed_rules(containers: Sequence[Container], config: Config) -> Iterator[
                 term.matches(containers[place], one) for one in containers
             ):
                 yield from _review_absence(term, containers[place])
+
+
+def reviewed_mates(containers: Sequence[Container], config: Config) -> Iterator[Problem]:
+    """Advice about anti-affinity to pods by their labels that keeps containers of one pod apart.
+
+    `containers`: those of the pod that run at the same time.
+    """
+    told: set[str] = set()
+    for owner in containers:
+        for rule in placement_rules(owner, config)[0].required:
+            term = rule.term
+            if not rule.is_anti or not is_written(term) or term.source in told:
+                continue
+            mates = [one.name for one in containers if term.matches(owner, one)]
+            if mates and not _asks_for_containers(term):
+                # One text in an annotation is the rule of each of them.
+                told.add(term.source)
+                names = ", ".join(map(repr, [owner.name, *mates]))
+                what = f"keeps containers of the pod itself apart, too: {names}"
+                yield term_finding(term, owner, what, _OTHER_PODS)
+
+
+def _asks_for_containers(term: Term) -> bool:
+    selector = term.selector
+    requirements = () if selector is None else selector.requirements
+    return term.is_pod_scope or any(one.key.startswith("container.") for one in requirements)
 
 
 def _review_pair(one: RequiredTerm, other: RequiredTerm, owner: Container) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from pinfold.policy.pools.pool_labels import pool_labels
 from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
 from pinfold.policy.rules.podaffinity.pool_review import reviewed_absences, reviewed_pools
-from pinfold.policy.rules.podaffinity.rule_review import reviewed_rules
+from pinfold.policy.rules.podaffinity.rule_review import reviewed_mates, reviewed_rules
 from pinfold.topology.made.spec import machine_from_spec
 
 from .rule_cases import container
@@ -54,6 +54,36 @@ def test_rules_that_follow_from_others_are_redundant() -> None:
 
 def test_nothing_follows_between_levels_that_need_not_nest() -> None:
     assert of_pod(apart=f"{WEB}, topologyKey: numa\n{WEB}, topologyKey: l3") == []
+
+
+@pytest.mark.parametrize(
+    ("term", "is_told"),
+    [
+        pytest.param("labelSelector: {}", True, id="about everything"),
+        pytest.param(
+            "labelSelector: {matchLabels: {pinfold.dev/rack: a}}", True, id="about its own label"
+        ),
+        pytest.param(WEB, False, id="about other pods alone"),
+        pytest.param("labelSelector: {}, mismatchLabelKeys: [pod.uid]", False, id="but itself"),
+        pytest.param(
+            "labelSelector: {matchLabels: {container.name: log}}", False, id="about containers"
+        ),
+        pytest.param("labelSelector: {}, scope: pod", False, id="about the pod itself"),
+    ],
+)
+def test_anti_affinity_that_keeps_containers_of_the_pod_apart_is_told_once(
+    term: str, *, is_told: bool
+) -> None:
+    annotations = {"affinity.pinfold.dev/pod": rules(apart=f"{term}, topologyKey: core")}
+    labels = {"pinfold.dev/rack": "a"}
+    pod = [container(one, labels=labels, annotations=annotations) for one in ("main", "log")]
+    found = [str(one) for one in reviewed_mates(pod, Config()) if one.is_advice]
+    told = (
+        "affinity.pinfold.dev/pod of default/pod/main:3:0: keeps containers of the pod itself"
+        " apart, too: 'main', 'log' — add 'mismatchLabelKeys: [pod.uid]' where other pods are meant"
+    )
+    assert found == ([told] if is_told else [])
+    assert not list(reviewed_mates(pod[:1], Config()))
 
 
 def test_what_is_required_during_execution_has_no_findings() -> None:
