@@ -145,7 +145,7 @@ class Placer:
             failure = Failure(refusal=Refusal(reason=reason), lineup=choice)
             if judgement is None:
                 return failure
-            # No room is made for who breaks a rule, though it may.
+            # Nobody makes way for one with many rules that may break, see `concessions`.
             rules = judgement if yielding else judgement.insisting()
             told = unnamed_rules(rules, self._tree, reason)
             head = "the rules:" if yielding else "besides,"
