@@ -134,14 +134,17 @@ class PlaceFinder:
         ways = chain(find_narrowings(search, self._books), find_fillings(search, self._books))
         for narrowing in ways:
             found = self._chosen(search, pools, narrowing.openings)
-            if found is not None:
-                cpus = found.cpus(request, self._ledger)
-                if request.needs_shared_cpu:
-                    # What others give back of its pool is for it, too, and then it is there.
-                    whole = self._tree.pools[found.pool_id].sharable.mask
-                    cpus |= whole & narrowing.openings.regions[found.pool_id]
-                grants = narrowing.grants(cpus)
-                if grants is not None and self._keeps(request, found, grants):
+            if found is None:
+                continue
+            cpus = found.cpus(request, self._ledger)
+            if request.needs_shared_cpu:
+                # What others give back of its pool is for it, too, and then it is there.
+                whole = self._tree.pools[found.pool_id].sharable.mask
+                cpus |= whole & narrowing.openings.regions[found.pool_id]
+            grants = narrowing.grants(cpus)
+            if grants is not None and self._keeps(request, found, grants):
+                after = once_narrowed(search.judgement, grants, self._books)
+                if not after.left_alone(cpus, found.exclusive.mask):
                     return structs.replace(found, lifted=grants, is_cleared=True)
         return None
 
@@ -211,10 +214,8 @@ class PlaceFinder:
         if self._has_room_made(request, facts, pools, strict, kept):
             return True
         if feasible:
-            if has_broken_place(unranked, feasible):
-                return True
             alone = unranked.without_companions()
-            if alone is not None and has_broken_place(alone, feasible):
+            if any(one and has_broken_place(one, feasible) for one in (unranked, alone)):
                 return True
             if self._conceded(search, pools, None) is not None:
                 return True

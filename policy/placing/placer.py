@@ -26,7 +26,7 @@ from .judging.judge import Judge
 from .judging.judgement import Judgement
 from .judging.restriction import Restriction
 from .lineup import Lineup
-from .nearby import Nearby, reaches
+from .nearby import Nearby, once_narrowed, reaches
 from .openings.objections import unnamed_rules
 from .openings.regrowth import Regrowth
 from .openings.unruled_books import NOBODY_SPARED, held_text, unruled, yielding_text
@@ -183,7 +183,8 @@ class Placer:
                 broken = tuple(
                     one for one in broken if not one.blockers or nearby.has_blockers(one)
                 )
-            grant = replace(grant, beside=judgement.beside(cpus, own))
+            there = once_narrowed(judgement, lifted, self._books)
+            grant = replace(grant, beside=there.beside(cpus, own))
             if judgement.passed and grant.has_shared_part:
                 grant = kept_in(judgement.of_growth(), grant, cpus, self._books)
             lifted = (*lifted, *held_back(judgement, grant, cpus, self._books, lifted))

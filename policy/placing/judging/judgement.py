@@ -248,12 +248,18 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         found = [one for one in self.own if one.is_broken_by(cpus, pool_id)]
         # Most rules of others hold: those are not even worded.
         found += self.told_together(cpus) or self._of_others(self.barriers, cpus)
+        found += [one for one in self.left_alone(cpus, exclusive) if one not in found]
+        return tuple(found)
+
+    def left_alone(self, cpus: int, exclusive: int) -> Sequence[Restriction]:
+        """The rules by which companions would not be beside the newcomer on these cpus."""
+        found: list[Restriction] = []
         for one in self.companions:
             beside = one.own | (one.shared & ~exclusive)
             here = self.domains.covering(one.level, beside)
             if cpus & ~here and one.rule not in found:
                 found.append(one.rule)
-        return tuple(found)
+        return found
 
     def beside(self, cpus: int, exclusive: int) -> tuple[CpuSet, ...]:
         """Shared cpus of companions without which the newcomer would be alone, by domain."""

@@ -31,12 +31,19 @@ class Crowds:
     """Residents that are in the way of rules, the same ones often of many, and who may make way."""
 
     def __init__(
-        self, books: Books, judgement: Judgement | None = None, *, with_held: bool = False
+        self,
+        books: Books,
+        judgement: Judgement | None = None,
+        *,
+        with_held: bool = False,
+        with_companions: bool = False,
     ) -> None:
         """`judgement`: about a newcomer, for which some make way that would for nobody else.
 
         Of the newcomer's own rules those alone count that it has. `with_held`: those count, too,
-        that required rules hold where they are.
+        that required rules hold where they are. `with_companions`: so do those in several
+        domains whom the newcomer must be with in one, for rules at a narrower level: whether they
+        are still beside it is for the caller to find out.
         """
         standing = books.standing
         newcomer = None if judgement is None else judgement.newcomer
@@ -44,6 +51,7 @@ class Crowds:
         self._books = books
         self._twins = () if judgement is None else _twins_of(judgement, standing)
         self._companions = () if judgement is None else judgement.companions
+        self._with_companions = with_companions
         self._owner = newcomer if has_companions else None
         """The newcomer where it must be with somebody: the rules of all are known, and those of its
         own that it gives up hold nobody."""
@@ -81,10 +89,14 @@ class Crowds:
         self._find_out(residents, reaches)
         can, kept = self._can, 0
         moving = [one for one in residents if can[one]]
+        if moving and self._with_companions:
+            staying = self._needed_beside(moving, level)
+            moving = [one for one in moving if one not in staying]
         if not moving:
             return None
+        making_way = frozenset(moving)
         for container_id, cpus in zip(residents, reaches, strict=True):
-            if not can[container_id]:
+            if container_id not in making_way:
                 kept |= cpus
         movable, wider = self.movable, dict[frozenset[Level], frozenset[Level]]()
         grants = self._books.ledger.grants
@@ -164,11 +176,29 @@ class Crowds:
             is_twin = one in self._twins
             if not is_twin or is_needed_whole(container, cpus, standing, domains, self._owner):
                 found.add(one)
+        if pen is not None or not self._with_companions:
+            found |= self._needed_beside(container_ids, pen=pen)
+        return found
+
+    def _needed_beside(
+        self,
+        container_ids: Sequence[ContainerId],
+        at: Level | None = None,
+        pen: Grant | None = None,
+    ) -> set[ContainerId]:
+        """The residents, all in a pen if so, in several domains of which one is the newcomer's.
+
+        `at`: a level; who leaves some of its domains does not leave those wider ones.
+        """
+        books, residents = self._books, self._books.affinity.residents
+        found: set[ContainerId] = set()
         for some in self._companions:
+            if at is not None and at is not some.level and books.domains.nest(at, some.level):
+                continue
             for one in container_ids:
                 if residents.place(one) & some.places:
-                    cpus = standing_cpus(pen or grants[one], ledger)
-                    if spans(cpus, (some.level,), domains):
+                    cpus = standing_cpus(pen or books.ledger.grants[one], books.ledger)
+                    if spans(cpus, (some.level,), books.domains):
                         found.add(one)
         return found
 

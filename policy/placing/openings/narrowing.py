@@ -62,7 +62,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     judgement = search.judgement
     if len(judgement.kept_apart()) > RESIDENTS_MAX or _is_hopeless(judgement, books):
         return
-    crowds = Crowds(books, judgement)
+    crowds = Crowds(books, judgement, with_companions=True)
     own = [without_movable(one, crowds) for one in judgement.own]
     blocked = 0
     for barrier in judgement.barriers:

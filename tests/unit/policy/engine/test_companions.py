@@ -11,6 +11,7 @@ from pinfold.policy.model.grant import Grant
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
     GIB,
+    apart,
     container_of,
     cpus,
     engine_of,
@@ -150,3 +151,37 @@ def test_nobody_takes_the_last_cpu_that_others_share_beside_an_owner(
     newcomer = container_of("new", 1, annotations={"pool-name.pinfold.dev/pod": "socket #1"})
     assert placed(engine, newcomer) == "8"
     assert (cpus(engine, owner), cpus(engine, friend)) == ("6", "7,9-11")
+
+
+FRIEND = container_of("friend", 4, shares=True)
+"""Without a limit it spreads over a socket of two NUMA nodes."""
+CLOSE_BUT_APART = {**near(term("numa", "friend")), **apart(term("core", "friend"))}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "shares"),
+    [
+        pytest.param(0.5, True, id="a share"),
+        pytest.param(2, False, id="a core of its own"),
+        pytest.param(6, False, id="three cores of its own"),
+    ],
+)
+def test_a_friend_in_several_numa_nodes_leaves_cores_of_one_to_whom_must_be_with_it(
+    cpu: float, *, shares: bool
+) -> None:
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G")
+    assert placed(engine, FRIEND) == "16-31"
+    it = container_of("it", cpu, CLOSE_BUT_APART, shares=shares, fails=True)
+    here, friend = CpuSet.parse(placed(engine, it)), CpuSet.parse(cpus(engine, FRIEND))
+    assert here <= CpuSet.parse("16-23")
+    assert friend == CpuSet.parse("16-31") - here
+    assert not engine.decisions[it.id].unmet
+    engine.check()
+
+
+def test_a_friend_stays_where_it_would_not_be_beside_whom_it_makes_way_for() -> None:
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G")
+    placed(engine, FRIEND)
+    it = container_of("it", 8, CLOSE_BUT_APART, fails=True)
+    assert reason(engine.create(it)).startswith("required rules leave no room for 8 exclusive")
+    assert cpus(engine, FRIEND) == "16-31"

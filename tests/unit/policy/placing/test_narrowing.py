@@ -253,7 +253,7 @@ def test_who_must_be_somewhere_makes_no_way_for_the_rule_of_a_newcomer_alone(
     ("labels", "others", "place"),
     [
         pytest.param({"numa": "1"}, [], "8-9", id="in its NUMA node it is with it all the same"),
-        pytest.param({"kind": "socket"}, [], "", id="whoever is in two NUMA nodes might leave one"),
+        pytest.param({"kind": "socket"}, [], "16-17", id="in two NUMA nodes it leaves neither"),
         pytest.param({"numa": "1"}, ["app"], "", id="and nobody leaves whom others must be with"),
     ],
 )
