@@ -7,6 +7,7 @@ looked at.
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 from msgspec import structs
@@ -44,7 +45,7 @@ from ..pools.domains import Domains
 from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import PoolTree
 from ..rules.central_rules import CentralRules, naming_rules
-from ..rules.podaffinity.own_rules import selected_namespace_labels
+from ..rules.podaffinity.own_rules import POOL_NAME_KEY, selected_namespace_labels
 from ..rules.podaffinity.pool_review import reviewed_absences, reviewed_labels, reviewed_pools
 from ..rules.podaffinity.rule_review import reviewed_mates, reviewed_rules
 from ..rules.podaffinity.rule_text import placement_rules
@@ -56,6 +57,7 @@ from .creation import NodeMemory, created_container, created_pod
 
 _WAITS: Final = "alone it is refused: it must be with containers that are not there"
 _ARRIVAL: Final = "have those placed before it"
+_BROKEN: Final = "under 'on-unsatisfiable: fail' it would be refused"
 _ON_UNSATISFIABLE: Final = RULE_KEYS[-1]
 _WITH_RESOURCES: Final = "agent.podResourceAPI: true"
 
@@ -112,14 +114,20 @@ class PodCheck:
             )
             readable.append(one)
             pods.append(ReviewedPod(containers=containers, is_named=one.is_named))
-        for found in rules_between(pods, config, self._domains()):
+        for found in rules_between(pods, config, self._count_domains()):
             yield readable[found.place], readable[found.place].finding(found.problem)
 
-    def _domains(self) -> CountDomains | None:
+    @cached_property
+    def _domains(self) -> Domains | None:
         """The domains of the machine's levels; None without one."""
         if self._machine is None or self._engine is None:
             return None
-        domains = Domains(self._machine, self._engine.supply.usable)
+        return Domains(self._machine, self._engine.supply.usable)
+
+    def _count_domains(self) -> CountDomains | None:
+        domains = self._domains
+        if domains is None:
+            return None
         return lambda level: (len(domains.masks(level)), domains.stand_in(level))
 
     def problems(self, spec: PodSpec) -> Iterator[Problem]:
@@ -154,7 +162,8 @@ class PodCheck:
         yield from unmatched_rules(containers, is_symmetric=config.symmetric_affinity)
         for container in containers:
             yield from placement_rules(container, config)[1]
-        yield from reviewed_rules(containers, config)
+        nest = None if self._domains is None else self._domains.nest
+        yield from reviewed_rules(containers, config, nest)
         specs = (*spec.init_containers, *spec.containers)
         pairs = zip(specs, containers, strict=True)
         yield from reviewed_mates([it for one, it in pairs if one.keeps_running], config)
@@ -163,8 +172,9 @@ class PodCheck:
             yield from reviewed_absences(containers, config)
         else:
             engine = self._engine_of(self._machine, config)
-            yield from self._idle_pools(containers, engine.tree, config, self._machine)
-            yield from self._refusals(spec, containers, config, engine)
+            idle = list(self._idle_pools(containers, engine.tree, config, self._machine))
+            yield from idle
+            yield from self._refusals(spec, containers, config, engine, idle)
 
     def _idle_hints(self, container: Container, preferences: Preferences) -> Iterator[Problem]:
         """Wishes about devices of the kubelet, which a node may not ask for."""
@@ -205,9 +215,18 @@ class PodCheck:
             yield from reviewed_absences(containers, config, labels)
 
     def _refusals(
-        self, spec: PodSpec, containers: Sequence[Container], config: Config, engine: Engine
+        self,
+        spec: PodSpec,
+        containers: Sequence[Container],
+        config: Config,
+        engine: Engine,
+        idle: Sequence[Problem],
     ) -> Iterator[Problem]:
-        """Why the engine refuses containers, for other reasons than their annotations' problems."""
+        """Why the engine refuses containers, for other reasons than their annotations' problems.
+
+        And required rules that do not hold where it puts them. `idle`: what is known of rules about
+        pools.
+        """
         specs = (*spec.init_containers, *spec.containers)
         engine.forget_places()
         for one, container in zip(specs, containers, strict=True):
@@ -222,6 +241,7 @@ class PodCheck:
                 decision.problems, container, config
             ):
                 yield Problem(where=container.path, what=f"refused: {decision.result.reason}")
+            yield from _broken_alone(decision, container, idle)
             if is_refused and one in spec.init_containers:
                 # Kubernetes starts nothing else before its init containers are done.
                 break
@@ -237,6 +257,28 @@ def _waits(decision: Decision) -> bool:
         return False
     absent = ABSENT, ABSENT_OF_ALL
     return all(isinstance(one, Dropped) and one.wanted in absent for one in decision.candidates)
+
+
+def _broken_alone(
+    decision: Decision, container: Container, idle: Sequence[Problem]
+) -> Iterator[Problem]:
+    """Advice about required rules that give way although nobody else is there."""
+    known = tuple(
+        _source(one) for one in idle if not one.is_advice and one.container == container.name
+    )
+    for text in decision.unmet:
+        is_known = any(one in text for one in known)
+        if not is_known and not text.endswith((ABSENT, ABSENT_OF_ALL)):
+            what = f"even alone it breaks a required rule: {text}"
+            yield Problem(where=container.path, what=what, fix=_BROKEN, is_advice=True)
+
+
+def _source(problem: Problem) -> str:
+    """Where a problem is, as the texts of rules about pools say it."""
+    key = problem.where.partition(" of ")[0]
+    if key.startswith(f"{POOL_NAME_KEY}."):
+        return f"{POOL_NAME_KEY} '"
+    return f"({key}:{problem.line})" if problem.line else f"({key})"
 
 
 def _yielding(pod: Pod) -> Pod:

@@ -1,6 +1,6 @@
 """Reviews of a pod's placement rules: what is redundant, contradictory or one-sided in them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -23,6 +23,9 @@ _INNER: Final[Mapping[Level, frozenset[Level]]] = {
     Level.CORE: frozenset[Level](),
 }
 """Levels whose domains lie inside those of a level on almost every machine; NUMA and L3 differ."""
+Nest = Callable[[Level, Level], bool]
+"""Whether each domain of a level is in one of another level, on a machine."""
+
 _LEAVE_OUT: Final = "leave it out"
 _REFUSED: Final = "under 'on-unsatisfiable: fail' this one is refused then"
 _UNLESS_OTHERS: Final = ", unless another pod has such a container"
@@ -30,15 +33,17 @@ _OTHER_PODS: Final = "add 'mismatchLabelKeys: [pod.uid]' where other pods are me
 _ONE_OUT: Final = "leave one of them out, also of mismatchLabelKeys"
 
 
-def reviewed_rules(containers: Sequence[Container], config: Config) -> Iterator[Problem]:
+def reviewed_rules(
+    containers: Sequence[Container], config: Config, nest: Nest | None = None
+) -> Iterator[Problem]:
     """Findings about the rules of a pod's containers, which are given in the order of creation.
 
-    Contradictions are faults, everything else is advice.
+    Contradictions are faults, everything else is advice. `nest`: of a machine, where there is one.
     """
     rules = [placement_rules(container, config)[0] for container in containers]
     for container, own in zip(containers, rules, strict=True):
         for one, other in combinations(own.required, 2):
-            yield from _review_pair(one, other, container)
+            yield from _review_pair(one, other, container, nest)
         yield from _review_terms(own, container)
     for place, own in enumerate(rules):
         for rule in own.required:
@@ -78,16 +83,20 @@ def _asks_for_containers(term: Term) -> bool:
     return term.is_pod_scope or any(one.key.startswith("container.") for one in requirements)
 
 
-def _review_pair(one: RequiredTerm, other: RequiredTerm, owner: Container) -> Iterator[Problem]:
+def _review_pair(
+    one: RequiredTerm, other: RequiredTerm, owner: Container, nest: Nest | None
+) -> Iterator[Problem]:
     is_added = not is_written(one.term) and not is_written(other.term)
     if is_added or not _is_same_selection(one.term, other.term):
         return
     levels = one.term.level, other.term.level
     if one.is_anti is not other.is_anti:
         near, far = (other, one) if one.is_anti else (one, other)
-        if is_apart_inside(far.term.level, near.term.level):
+        is_always = is_apart_inside(far.term.level, near.term.level)
+        if is_always or (nest is not None and nest(near.term.level, far.term.level)):
             told, against = (near, far) if is_written(near.term) else (far, near)
-            what = f"contradicts {against.term.text}: it can never hold together with it"
+            where = "" if is_always else " on this machine"
+            what = f"contradicts {against.term.text}: it can never hold together with it{where}"
             yield term_finding(told.term, owner, what, "leave one of them out", is_advice=False)
         return
     if not is_written(one.term) or not is_written(other.term):

@@ -1,0 +1,112 @@
+"""What `pinfold lint --machine` says of required rules that hold elsewhere, and not there."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pinfold.cmd.pinfold import main
+
+FOUR_NODES = "socket:2 numa:2 core:4 mem:4G"
+"""Of four cpus each, the first with the reserved one; two of them have one L3 cache."""
+FIELD = "requiredDuringSchedulingIgnoredDuringExecution"
+DB = {"labelSelector": {"matchLabels": {"app": "db"}}}
+
+
+def pod(rules: Mapping[str, Any], *cpus: int, **annotations: str) -> str:
+    """A pod whose containers c0, c1 … have these numbers of cpus of their own."""
+    told = {f"{key.replace('_', '-')}.pinfold.dev/pod": one for key, one in annotations.items()}
+    if rules:
+        told["affinity.pinfold.dev/pod"] = json.dumps(rules)
+    containers = [
+        {"name": f"c{number}", "resources": {"limits": {"cpu": count, "memory": "1Mi"}}}
+        for number, count in enumerate(cpus)
+    ]
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web", "annotations": told},
+            "spec": {"containers": containers},
+        }
+    )
+
+
+def lint(text: str, *arguments: str) -> list[str]:
+    result = CliRunner().invoke(main, ["lint", "-", *arguments, "-o", "json"], input=text)
+    found = json.loads(result.stdout)["complaints"]
+    return [f"{one['level']}: {one['message']}" for one in found]
+
+
+@pytest.mark.parametrize(
+    ("machine", "is_told"),
+    [
+        pytest.param(FOUR_NODES, True, id="two NUMA nodes have one L3 cache"),
+        pytest.param("numa:2 l3:1 core:4", True, id="each has one"),
+        pytest.param("numa:2 l3:2 core:4", False, id="each has two"),
+        pytest.param("", False, id="no machine is known"),
+    ],
+)
+def test_rules_that_contradict_each_other_on_a_machine_alone_are_told(
+    machine: str, *, is_told: bool
+) -> None:
+    near, apart = ({FIELD: [{**DB, "topologyKey": level}]} for level in ("numa", "l3"))
+    text = pod({"podAffinity": near, "podAntiAffinity": apart}, 1)
+    found = lint(text, *(("--machine", machine) if machine else ()))
+    contradictions = [one for one in found if "contradicts" in one]
+    assert len(contradictions) == is_told
+    for one in contradictions:
+        assert one.startswith("error: affinity.pinfold.dev/pod of default/web/c0: contradicts")
+        assert "together with it on this machine — leave one of them out" in one
+
+
+FAILS = '"on-unsatisfiable.pinfold.dev/pod": "fail"'
+ON_THEM = ("--machine", FOUR_NODES)
+BESIDE_C0 = {"labelSelector": {"matchLabels": {"container.name": "c0"}}, "scope": "pod"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param(
+            pod({}, 5, pool_name="NUMA node #1"), "pool-name 'NUMA node #1'", id="a small pool"
+        ),
+        pytest.param(
+            pod({}, 1, pool_name="NUMA node #1", pool_selector="socket=1"),
+            "a pool with socket=1 (pool-selector.pinfold.dev/pod)",
+            id="a pool without the labels asked for",
+        ),
+        pytest.param(
+            pod({"podAffinity": {FIELD: [{**BESIDE_C0, "topologyKey": "numa"}]}}, 3, 3),
+            "affinity at numa to container.name=c0 of its own pod",
+            id="a sibling that fills the NUMA node",
+        ),
+    ],
+)
+def test_a_rule_that_gives_way_though_the_pod_is_alone_is_told(text: str, told: str) -> None:
+    found = [one for one in lint(text, *ON_THEM) if "even alone" in one]
+    (one,) = found
+    assert f": even alone it breaks a required rule: {told}" in one
+    assert one.startswith("advice: default/web/c")
+    assert one.endswith("under 'on-unsatisfiable: fail' it would be refused")
+    insisting = lint(text.replace('"annotations": {', f'"annotations": {{{FAILS}, ', 1), *ON_THEM)
+    assert any("refused: required rules leave no room" in one for one in insisting)
+    assert not any("even alone" in one for one in insisting)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(pod({}, 4, pool_name="NUMA node #1"), id="it holds"),
+        pytest.param(
+            pod({"podAffinity": {FIELD: [{**DB, "topologyKey": "numa"}]}}, 1),
+            id="those that it is about come with others",
+        ),
+        pytest.param(pod({}, 1, pool_name="NUMA node #9"), id="no such pool, which is told"),
+        pytest.param(pod({}, 1, pool_selector="socket=9"), id="no such label, which is told"),
+    ],
+)
+def test_rules_that_may_hold_or_are_told_otherwise_are_not_told_as_broken(text: str) -> None:
+    assert not any("even alone" in one for one in lint(text, *ON_THEM))
