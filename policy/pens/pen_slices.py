@@ -19,6 +19,7 @@ from .pen_name import PenName
 from .pod_numbers import own_cpus
 
 _COLD_START_KEY: Final = "cold-start"
+_POD_POOL_KEY: Final = "pod-pool"
 
 
 class Slice(Struct, frozen=True):
@@ -192,6 +193,22 @@ def unheeded_cold_start(container: Container, *, is_group: bool) -> Problem:
             else f"write 'pod-pool.pinfold.dev/container.{container.name}: \"false\"', or leave"
             " it out"
         ),
+        is_advice=True,
+        container=container.name,
+    )
+
+
+def unheeded_whole_cpus(container: Container, whole_milli: int) -> Problem:
+    """The problem of a container that would have cpus for itself, in a pen that only shares them.
+
+    `whole_milli`: what its pod asks for.
+    """
+    setting = effective(container.pod.annotations, _POD_POOL_KEY, container.name)
+    return Problem(
+        where=f"{setting.key if setting is not None else _POD_POOL_KEY} of {container.path}",
+        what=f"it shares its cpus, since its pod's set of {whole_milli}m is not of whole ones",
+        fix=f"have the pod ask for {-(-whole_milli // 1000)} cpus, or write"
+        f" 'pod-pool.pinfold.dev/container.{container.name}: \"false\"'",
         is_advice=True,
         container=container.name,
     )

@@ -38,7 +38,7 @@ from ..manifests.rules_between_pods import CountDomains, ReviewedPod, rules_betw
 from ..model.container import Container, Pod
 from ..model.grant import Dropped, Refusal
 from ..pens.pen_name import wished_pen
-from ..pens.pen_slices import unheeded_cold_start
+from ..pens.pen_slices import unheeded_cold_start, unheeded_whole_cpus
 from ..placing.classifier import Classifier, grave_problems
 from ..placing.judging.rule_reading import ABSENT, ABSENT_OF_ALL
 from ..pools.domains import Domains
@@ -152,13 +152,19 @@ class PodCheck:
             yield from problems
         # A decision tells of the first problems; whoever asks here wants to know them all.
         classifier = Classifier(config, machine=self._machine, problems_max=sys.maxsize)
+        whole_milli = 0 if pod.resources is None else pod.resources.cpu_request_milli
         for container in containers:
-            yield from classifier.classify(container).problems
+            classified = classifier.classify(container)
+            yield from classified.problems
             preferences = parse_preferences(container)
             yield from self._idle_hints(container, preferences)
             pen = wished_pen(container, preferences)
             if pen is not None and preferences.cold_start_ns:
                 yield unheeded_cold_start(container, is_group=pen.is_group)
+            is_shared = pen is not None and not pen.is_group and whole_milli % 1000
+            request = classified.request
+            if is_shared and request.exclusive and preferences.exclusive is None:
+                yield unheeded_whole_cpus(container, whole_milli)
         yield from unmatched_rules(containers, is_symmetric=config.symmetric_affinity)
         for container in containers:
             yield from placement_rules(container, config)[1]

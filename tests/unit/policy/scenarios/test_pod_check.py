@@ -152,11 +152,34 @@ def test_a_cold_start_where_memory_is_that_of_others_too_is_told(
     wish: str, found: list[str]
 ) -> None:
     text = POD.replace("a.b/c: d", COLD)
-    text = text.replace("ANNOTATION", wish).replace("WEB", WHOLE)
+    text = text.replace("ANNOTATION", wish).replace("WEB", "{cpu: 1500m, memory: 1Mi}")
     check = PodCheck(None, None)
     assert [
         one.text("shop.yaml").partition("\n")[0] for one in lint_manifests(text, check)
     ] == found
+
+
+POD_POOL = 'pod-pool.pinfold.dev/pod: "true"'
+
+
+@pytest.mark.parametrize(
+    ("wish", "web", "is_told"),
+    [
+        pytest.param(POD_POOL, WHOLE, True, id="two whole cpus in a set of 2500m"),
+        pytest.param(POD_POOL, "{cpu: 1500m, memory: 1Mi}", False, id="a set of whole ones"),
+        pytest.param(POD_POOL, "{cpu: 2}", False, id="a pod whose containers share anyway"),
+        pytest.param("group.pinfold.dev/pod: herd", WHOLE, False, id="a group, which only shares"),
+        pytest.param("a.b/e: f", WHOLE, False, id="no set"),
+    ],
+)
+def test_whole_cpus_that_are_shared_in_the_set_of_the_pod_are_told(
+    wish: str, web: str, *, is_told: bool
+) -> None:
+    assert lint(wish, web) == is_told * [
+        "shop.yaml:8:5: advice: pod-pool.pinfold.dev/pod of default/shop/web: it shares its cpus,"
+        " since its pod's set of 2500m is not of whole ones — have the pod ask for 3 cpus, or write"
+        " 'pod-pool.pinfold.dev/container.web: \"false\"'"
+    ]
 
 
 DEVICES = "advice: {} of default/shop/web: the kubelet's devices count only where"
