@@ -1,6 +1,7 @@
 """Ties of residents: required rules, their own or others', that hold them to their cpus."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
 
 from ...topology.model.machine import Level
@@ -52,6 +53,26 @@ def required_among(
             some &= ~instances(residents, owner)
         required |= some
     return [one.id for one, place in zip(containers, places, strict=True) if place & required]
+
+
+def followers_of(
+    matching: Iterable[StandingRule], standing: StandingRules
+) -> Collection[ContainerId]:
+    """The residents that must be with a newcomer, and in no pool, nor with anybody else.
+
+    `matching`: the rules that are about it.
+    """
+    counts: Counter[ContainerId] = Counter()
+    for one in matching:
+        if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
+            counts.update(one.owners.keys())
+    found: list[ContainerId] = []
+    for owner_id, count in counts.items():
+        rules = standing.of(owner_id)
+        is_in_pool = rules.pool_required or rules.pool_name is not None
+        if not is_in_pool and sum([not one.is_anti for one in rules.required]) == count:
+            found.append(owner_id)
+    return found
 
 
 def is_held(rules: PlacementRules) -> bool:

@@ -44,6 +44,7 @@ class Judge:
         if rules is NO_PLACEMENT_RULES and not standing.rules and cores is None:
             return None
         matching, uncounted = first_of_each_namespace(standing.matching(container))
+        about_it = matching
         if not has_pulls:
             matching = [one for one in matching if one.is_required_anti]
         if not rules and not matching and cores is None:
@@ -59,6 +60,7 @@ class Judge:
             known,
             known.whereabouts,
             has_pulls,
+            about_it,
         )
         if cores is not None:
             (reading.own if pen_id is None else reading.inside).append(cores)

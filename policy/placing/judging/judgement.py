@@ -12,6 +12,7 @@ from ....topology.model.machine import Level
 from ....topology.sets.cpuset import CpuSet
 from ...model.container import Container, ContainerId
 from ...pools.domains import Domains
+from ...rules.podaffinity.standing_rules import StandingRule
 from ...rules.podaffinity.term import Term
 from ...rules.pulls import Pulls
 from .barrier import Barrier
@@ -75,6 +76,8 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     """Rules of others that would block too much, and are preferences for this newcomer."""
     spreads: tuple[SpreadCounts, ...] = ()
     """What its own required spread rules count where they insist, those that leave all too."""
+    about_it: Sequence[StandingRule] = ()
+    """Rules of residents that are about the newcomer, whatever they say."""
     uncounted: int = 0
     """How many rules of others do not count: their namespaces have too many about the newcomer."""
     seen: Mapping[ContainerId, int] = field(default_factory=dict[ContainerId, int])

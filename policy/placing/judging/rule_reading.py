@@ -66,6 +66,7 @@ class RuleReading(Struct):
     scene: Scene
     whereabouts: Whereabouts
     has_pulls: bool = True
+    about_it: Sequence[StandingRule] = ()
     own: list[Restriction] = field(default_factory=list[Restriction])
     inside: list[Restriction] = field(default_factory=list[Restriction])
     companions: list[Companions] = field(default_factory=list[Companions])
@@ -101,6 +102,7 @@ class RuleReading(Struct):
             pool_scores=self._pool_scores(),
             guarded=tuple(self.guarded),
             spreads=tuple(self.spreads),
+            about_it=self.about_it,
             uncounted=uncounted,
             seen=self.whereabouts.know(()),
             # Added up anew after each booking: only for one that is placed by it.

@@ -6,7 +6,7 @@ from typing import Final
 from ....topology.model.machine import Level
 from ...books.books import Books
 from ...books.cpu_ledger import Ledger
-from ...books.ties import is_needed_whole, needs_all, required_among, spans
+from ...books.ties import followers_of, is_needed_whole, needs_all, required_among, spans
 from ...model.container import ContainerId
 from ...model.grant import Grant
 from ...model.request import CpuType
@@ -229,14 +229,16 @@ class Crowds:
 def _twins_of(judgement: Judgement, standing: StandingRules) -> Collection[ContainerId]:
     """Residents that a newcomer must not be with, and that must not be with it: as a rule replicas.
 
-    Or under the same rules otherwise, as all containers of a pod are.
+    Or under the same rules otherwise, as all containers of a pod are; and those that must be with
+    it, at another level.
     """
     avoided = {one.id for rule in judgement.own for one in rule.blockers}
+    followers = followers_of(judgement.about_it, standing)
     if not avoided:
-        return ()
+        return followers
     found = set[ContainerId]().union(*[one.insisting.presence for one in judgement.barriers])
     newcomer = judgement.newcomer
     rules = () if newcomer is None else standing.of(newcomer).required
     if rules:
         found.update([one for one in avoided if standing.of(one).required == rules])
-    return avoided & found
+    return (avoided & found).union(followers)

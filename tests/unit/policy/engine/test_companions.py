@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container, ContainerState, Resources
+from pinfold.policy.model.container import Container, ContainerId, ContainerState, Resources
 from pinfold.policy.model.grant import Grant
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
@@ -155,7 +155,8 @@ def test_nobody_takes_the_last_cpu_that_others_share_beside_an_owner(
 
 FRIEND = container_of("friend", 4, shares=True)
 """Without a limit it spreads over a socket of two NUMA nodes."""
-CLOSE_BUT_APART = {**near(term("numa", "friend")), **apart(term("core", "friend"))}
+APART_FROM_IT = apart(term("core", "friend"))
+CLOSE_BUT_APART = {**near(term("numa", "friend")), **APART_FROM_IT}
 
 
 @pytest.mark.parametrize(
@@ -185,3 +186,55 @@ def test_a_friend_stays_where_it_would_not_be_beside_whom_it_makes_way_for() -> 
     it = container_of("it", 8, CLOSE_BUT_APART, fails=True)
     assert reason(engine.create(it)).startswith("required rules leave no room for 8 exclusive")
     assert cpus(engine, FRIEND) == "16-31"
+
+
+FOLLOWER = container_of("follower", 0.5, CLOSE_BUT_APART, fails=True)
+ONE_NODE = {"unlimited-burstable.resource-policy.nri.io/pod": "numa"}
+
+
+def _node_of_a_follower() -> tuple[Engine, Container]:
+    """The container that it must be with, and the follower, which has its NUMA node by itself."""
+    engine = engine_of("numa:2 core:4 thread:2 mem:4G")
+    friend = container_of("friend", 4, shares=True, annotations=ONE_NODE)
+    assert placed(engine, friend) == "8-15"
+    assert placed(engine, FOLLOWER) == "8-9"
+    assert cpus(engine, friend) == "10-15"
+    engine.stop(friend.id)
+    engine.remove(friend.id)
+    assert cpus(engine, FOLLOWER) == "8-15"
+    return engine, friend
+
+
+def test_a_follower_makes_way_for_whom_it_must_be_with_once_that_is_back() -> None:
+    engine, friend = _node_of_a_follower()
+    again = replace(friend, id=ContainerId("again"))
+    assert placed(engine, again) == "10-15"
+    assert cpus(engine, FOLLOWER) == "8-9"
+    engine.check()
+
+
+@pytest.mark.parametrize(
+    ("others", "makes_way"),
+    [
+        pytest.param([], True, id="it must be with nobody else"),
+        pytest.param(["other"], False, id="it must be with another one, too"),
+    ],
+)
+def test_a_follower_makes_way_for_a_newcomer_that_alone_holds_it(
+    others: list[str], *, makes_way: bool
+) -> None:
+    engine = engine_of("core:4 thread:2 mem:4G")
+    both = {**near(*[term("numa", one) for one in ("friend", *others)]), **APART_FROM_IT}
+    for name in ("friend", *others):
+        placed(engine, container_of(name))
+    follower = container_of("follower", 0.5, both, fails=True)
+    assert placed(engine, follower) == "2-3"
+    first = container_of("friend").id
+    engine.stop(first)
+    engine.remove(first)
+    assert cpus(engine, follower) == "1-7"
+    newcomer = container_of("new", 4, app="friend", shares=True)
+    assert isinstance(engine.create(newcomer).result, Grant) is makes_way
+    assert cpus(engine, follower) == ("6-7" if makes_way else "1-7")
+    assert not makes_way or cpus(engine, newcomer) == "1-5"
+    engine.check()
