@@ -70,7 +70,9 @@ class DepartureCandidates:
         fillers = self._sufficient(self.spared_fillers(place), place)
         if are_few:
             return _each_once(*fillers[-1:], *blockers[:1])
-        first, others = blockers[:_SINGLES_MAX], blockers[_SINGLES_MAX:_BLOCKERS_MAX]
+        # Of those that are told one at least fills cpus: who is in the way may be of the same
+        # replicas, and come back.
+        first, others = blockers[: _SINGLES_MAX - 1], blockers[_SINGLES_MAX - 1 : _BLOCKERS_MAX]
         return _each_once(*first, *_ends(fillers), *others)
 
     def _sufficient(self, fillers: Iterable[_Filler], cpus: int) -> Sequence[Container]:

@@ -723,3 +723,16 @@ def test_who_has_isolated_cpus_is_named_to_one_that_needs_more_of_those() -> Non
     it = container_of("it", 2, apart(term("core", "far")), annotations=wish, fails=True)
     _, _, names = reason(engine.create(it)).partition(MAKE_ROOM)
     assert names == "one of default/owner0/main, default/owner1/main, default/owner2/main"
+
+
+def test_who_fills_the_only_place_left_is_named_beside_many_who_are_in_the_way() -> None:
+    engine = engine_of("numa:6 core:4 mem:4G")
+    placed(
+        engine, container_of("old", 2, annotations={"pool-name.pinfold.dev/pod": "NUMA node #0"})
+    )
+    for number in range(5):
+        placed(engine, container_of(f"new-{number}", 2, apart(term("numa", "new")), app="new"))
+    last = container_of("new-5", 2, apart(term("numa", "new")), app="new", fails=True)
+    names = [f"default/new-{number}/main" for number in range(3)]
+    told = ", ".join([*names, "default/old/main"])
+    assert reason(engine.create(last)).endswith(f"to make room, stop or move one of {told}")
