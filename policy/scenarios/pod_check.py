@@ -46,7 +46,12 @@ from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import PoolTree
 from ..rules.central_rules import CentralRules, naming_rules
 from ..rules.podaffinity.own_rules import POOL_NAME_KEY, selected_namespace_labels
-from ..rules.podaffinity.pool_review import reviewed_absences, reviewed_labels, reviewed_pools
+from ..rules.podaffinity.pool_review import (
+    reviewed_absences,
+    reviewed_labels,
+    reviewed_pools,
+    reviewed_spreads,
+)
 from ..rules.podaffinity.rule_review import reviewed_mates, reviewed_rules
 from ..rules.podaffinity.rule_text import placement_rules
 from ..rules.unmatched_rules import unmatched_rules
@@ -219,6 +224,8 @@ class PodCheck:
             is_nodes = self._config is not None
             yield from reviewed_labels(containers, config, is_nodes=is_nodes, labels=labels)
             yield from reviewed_absences(containers, config, labels)
+            if self._domains is not None:
+                yield from reviewed_spreads(containers, config, tree, labels, self._domains.masks)
 
     def _refusals(
         self,

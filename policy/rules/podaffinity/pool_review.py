@@ -1,7 +1,7 @@
 """Reviews of rules about pools: names and labels that no pool has, of one machine or of any."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -26,6 +26,11 @@ _WIDER: Final = {level: ("system", *_LEVELS[:at]) for at, level in enumerate(_LE
 """The kinds of pools that may lie in several."""
 _DIGITS: Final = re.compile(r"[0-9]+")
 _POOLS_SHOWN: Final = 16
+_SOURCE: Final = re.compile(r"\(([^()]*)\)\Z")
+"""Where a rule is written, at the end of its text."""
+_SPREAD_FIX: Final = "raise 'maxSkew', or keep them apart by podAntiAffinity"
+Masks = Callable[[Level], Sequence[int]]
+"""The domains of a level of a machine."""
 _ALIKE: Final = 0.75
 """Labels of which so much is the same are slips of one another."""
 
@@ -107,6 +112,37 @@ def reviewed_absences(
             told = (found for term in terms for found in _absences(term, labels))
             for what, fix in dict.fromkeys(told):
                 yield replace(_finding(source, container, what, fix), is_advice=True)
+
+
+def reviewed_spreads(
+    containers: Sequence[Container],
+    config: Config,
+    tree: PoolTree,
+    labels: Sequence[Mapping[str, str]],
+    masks: Masks,
+) -> Iterator[Problem]:
+    """Advice about spread rules that count domains in which rules about pools leave no place."""
+    for container in containers:
+        rules = placement_rules(container, config)[0]
+        reach = 0
+        for pool in tree.pools:
+            is_asked = rules.pool_name in (None, pool.name)
+            if is_asked and all(one.holds(labels[pool.id]) for one in rules.pool_required):
+                reach |= pool.cpus.mask
+        for one in rules.spread:
+            idle = sum([not mask & reach for mask in masks(one.level)])
+            if not (one.is_required and reach and idle and one.counts_itself(container)):
+                continue
+            noun = f"{level_noun(one.level)}{'s' * (idle != 1)}"
+            what = (
+                f"{one.text}: {idle} {noun} where its rules about pools do not let it be count,"
+                f" too: while those are empty no other one gets more than {one.max_skew}"
+            )
+            key = _SOURCE.search(one.text)
+            yield replace(
+                _finding(key[1] if key else one.text, container, what, _SPREAD_FIX),
+                is_advice=True,
+            )
 
 
 def _absences(term: PoolTerm, labels: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:

@@ -110,3 +110,36 @@ def test_a_rule_that_gives_way_though_the_pod_is_alone_is_told(text: str, told: 
 )
 def test_rules_that_may_hold_or_are_told_otherwise_are_not_told_as_broken(text: str) -> None:
     assert not any("even alone" in one for one in lint(text, *ON_THEM))
+
+
+def spread(level: str, when: str = "DoNotSchedule") -> Mapping[str, Any]:
+    everybody: Mapping[str, str] = {}
+    rule = {"maxSkew": 1, "topologyKey": level, "whenUnsatisfiable": when}
+    return {"topologySpread": [{**rule, "labelSelector": everybody}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param(
+            pod(spread("numa"), 1, pool_selector="socket=1"),
+            "2 NUMA nodes where",
+            id="two NUMA nodes of another socket",
+        ),
+        pytest.param(
+            pod(spread("socket"), 1, pool_name="NUMA node #1"),
+            "1 socket where",
+            id="the socket without the pool of this name",
+        ),
+        pytest.param(pod(spread("numa"), 1, pool_selector="kind=numa"), "", id="none is left out"),
+        pytest.param(pod(spread("numa"), 1), "", id="it may be in any pool"),
+        pytest.param(
+            pod(spread("numa", "ScheduleAnyway"), 1, pool_selector="socket=1"), "", id="a wish"
+        ),
+    ],
+)
+def test_a_spread_over_domains_where_the_pod_may_not_be_is_told(text: str, told: str) -> None:
+    found = [one for one in lint(text, *ON_THEM) if "do not let it be count, too" in one]
+    assert len(found) == bool(told)
+    assert all(f": {told} its rules about pools" in one for one in found)
+    assert all(one.startswith("advice: affinity.pinfold.dev/pod of default/web") for one in found)
