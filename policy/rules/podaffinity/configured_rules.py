@@ -13,6 +13,7 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotation_keys import RACK_LABEL, RESOURCE_SET_LABEL
 from ...configuration.affinity_fields import LabelSelectorFields, Profile, Rack
@@ -178,7 +179,9 @@ def _of_rack(name: str, rack: Rack) -> Iterator[AddedRules]:
                 "mismatchLabelKeys": [POD_UID],
             }
             inside: dict[str, object] = {"podAntiAffinity": _wish(apart, is_required=is_required)}
-            yield _added(f"racks.{name}.{level.value}, {inner.value} inside", inside, is_of_rack)
+            title = f"racks.{name}.{level.value}, {inner.value} inside"
+            yield _added(title, inside, is_of_rack)
+            yield _together(title, inner, is_of_rack)
 
 
 def _of_replicas(config: Config) -> Iterator[AddedRules]:
@@ -191,7 +194,20 @@ def _of_replicas(config: Config) -> Iterator[AddedRules]:
             "mismatchLabelKeys": [POD_UID],
         }
         written: dict[str, object] = {"podAntiAffinity": _wish(apart, is_required=rules.required)}
-        yield _added(f"antiAffinity.{level.value}", written, has_set)
+        title = f"antiAffinity.{level.value}"
+        yield _added(title, written, has_set)
+        yield _together(title, level, has_set)
+
+
+def _together(title: str, level: Level, selector: LabelSelector) -> AddedRules:
+    """Pods keep apart as wholes: a sidecar in a domain of its own would keep the next pod out."""
+    near: dict[str, object] = {
+        "labelSelector": {},
+        "topologyKey": level.value,
+        "scope": "pod",
+    }
+    written: dict[str, object] = {"podAffinity": _wish(near, is_required=False)}
+    return _added(f"{title}, each pod together", written, selector)
 
 
 def _of_load_class(one: LoadClass) -> AddedRules:

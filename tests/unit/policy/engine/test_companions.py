@@ -238,3 +238,19 @@ def test_a_follower_makes_way_for_a_newcomer_that_alone_holds_it(
     assert cpus(engine, follower) == ("6-7" if makes_way else "1-7")
     assert not makes_way or cpus(engine, newcomer) == "1-5"
     engine.check()
+
+
+def test_replicas_of_a_resource_set_have_a_numa_node_each_with_their_sidecars() -> None:
+    """A sidecar on a NUMA node of its own would keep the next replica out of that one, too."""
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G")
+    homes: list[set[int]] = []
+    for number in range(4):
+        homes.append(set())
+        for main, cpu in (("db", 2), ("sidecar", 0.1)):
+            one = container_of(
+                "db", cpu, pod=f"db-{number}", main=main, labels={"pinfold.dev/resource-set": "db"}
+            )
+            own = CpuSet.parse(placed(engine, one))
+            assert not engine.decisions[one.id].unmet, one.path
+            homes[-1] |= {cpu // 8 for cpu in own}
+    assert sorted(map(sorted, homes)) == [[0], [1], [2], [3]]

@@ -53,6 +53,8 @@ OTHERS = "pinfold.dev/rack exists, pinfold.dev/rack not in ({})"
                 "anti-affinity at numa to pinfold.dev/rack=rack1, another pod.uid"
                 " (racks.rack1.socket, numa inside)",
                 "100 preferred affinity at socket to pinfold.dev/rack=rack1 (racks.rack1.socket)",
+                "100 preferred affinity at numa to everything of its own pod"
+                " (racks.rack1.socket, numa inside, each pod together)",
             ],
         ),
         (
@@ -70,6 +72,8 @@ OTHERS = "pinfold.dev/rack exists, pinfold.dev/rack not in ({})"
                 "100 preferred affinity at die to pinfold.dev/rack=rack3 (racks.rack3.die)",
                 "-100 preferred anti-affinity at l3 to pinfold.dev/rack=rack3, another pod.uid"
                 " (racks.rack3.die, l3 inside)",
+                "100 preferred affinity at l3 to everything of its own pod"
+                " (racks.rack3.die, l3 inside, each pod together)",
             ],
         ),
         (
@@ -110,14 +114,18 @@ def test_a_rack_that_nobody_configured_is_told() -> None:
             "",
             [
                 "anti-affinity at numa to the same pinfold.dev/resource-set, another pod.uid"
-                " (antiAffinity.numa)"
+                " (antiAffinity.numa)",
+                "100 preferred affinity at numa to everything of its own pod"
+                " (antiAffinity.numa, each pod together)",
             ],
         ),
         (
             "antiAffinity: {numa: {enabled: false}, socket: {enabled: true, required: false}}",
             [
                 "-100 preferred anti-affinity at socket to the same pinfold.dev/resource-set,"
-                " another pod.uid (antiAffinity.socket)"
+                " another pod.uid (antiAffinity.socket)",
+                "100 preferred affinity at socket to everything of its own pod"
+                " (antiAffinity.socket, each pod together)",
             ],
         ),
         ("antiAffinity: {numa: {enabled: false}}", []),
