@@ -101,9 +101,13 @@ class SpareCpus:
 
     def resume(self, origin: "SpareCpus | None") -> None:
         """Start, when asked first, from what is kept beside the same promises elsewhere."""
-        # No chains: each would hold all those before it.
-        if origin is not None and origin._origin is None:
+        if origin is None:
+            return
+        if origin._origin is None:
             self._origin = origin, origin._version
+        else:
+            # No chains: each would hold all those before it.
+            self._origin, self._changes = origin._origin, list(origin._changes)
 
     def check(self) -> None:
         """Assert that what was noted of changes is what the promises say."""

@@ -123,6 +123,22 @@ def test_a_copy_of_a_ledger_keeps_cpus_apart_from_it() -> None:
         one.spare_cpus.check()
 
 
+def test_a_copy_of_a_copy_that_nobody_asked_keeps_what_its_own_grants_say() -> None:
+    ledger = ledger_of()
+    for name in ("a", "b"):
+        ledger.add(structs.replace(share(name, ROOT, 1500), within=CpuSet.parse("1-3")))
+    sure = ledger.spare_cpus.sure.bit_count()
+    once = ledger.copy()
+    first, second = tuple(once.grants)
+    once.drop(first)
+    twice = once.copy()
+    twice.drop(second)
+    once.add(share("c", NODE1, 1000))
+    assert twice.spare_cpus.sure.bit_count() == sure + 3
+    for one in (ledger, once, twice):
+        one.spare_cpus.check()
+
+
 def crowded(count: int) -> Ledger:
     """So many containers, each with shares of two cpus of its own."""
     ledger = ledger_of(f"socket:1 numa:1 core:{2 * count} mem:1G")
@@ -146,6 +162,14 @@ def test_what_is_left_without_a_share_costs_no_more_among_many_than_among_few() 
         return count_lines(ask)
 
     assert lines(300) <= lines(30) + 20
+
+
+def test_nothing_is_added_up_anew_in_a_copy_of_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = crowded(30)
+    _ = ledger.spare_cpus.sure
+    grant = next(iter(ledger.grants.values()))
+    monkeypatch.setattr(spare_cpus, "KeptCpus", None)
+    assert ledger.copy().without_share(grant).spare_cpus.are_kept
 
 
 def test_the_same_cpu_is_not_kept_for_two() -> None:
