@@ -27,8 +27,9 @@ class AskingSets:
         """A copy that changes apart from this one."""
         self._file()  # Once for all copies.
         other = AskingSets()
-        other.counts = other._counts = dict(self._counts)
-        other._at, other._wide = dict(self._at), dict(self._wide)
+        # `dict` would put in one by one, and masks of cores have the same few hashes.
+        other.counts = other._counts = self._counts.copy()
+        other._at, other._wide = dict(self._at), self._wide.copy()
         other._with = dict(self._with)
         return other
 

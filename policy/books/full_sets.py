@@ -32,7 +32,8 @@ class FullSets:
     def copy(self) -> "FullSets":
         """A copy that changes apart from this one."""
         other = FullSets()
-        other._wide, other._narrow = dict(self._wide), dict(self._narrow)
+        # `dict` would put in one by one, and masks of cores have the same few hashes.
+        other._wide, other._narrow = self._wide.copy(), self._narrow.copy()
         other._given = list(self._given)
         return other
 

@@ -57,7 +57,8 @@ class NarrowedShares:
         other = copy(self)
         other._shares, other._beside = dict(self._shares), dict(self._beside)
         other._by_pool, other._asking = dict(self._by_pool), dict(self._asking)
-        other._sums, other._uses = dict(self._sums), dict(self._uses)
+        # `dict` would put in one by one, and masks of cores have the same few hashes.
+        other._sums, other._uses = self._sums.copy(), self._uses.copy()
         other._changes = dict(self._changes)
         return other
 
