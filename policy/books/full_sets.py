@@ -74,6 +74,15 @@ class FullSets:
                 found |= one
         return found
 
+    def whole_left(self, cpus: int) -> int:
+        """At most how many of some cpus may be taken all at once."""
+        found = cpus.bit_count()
+        for one, (_, left) in self._wide.items():
+            inside = (cpus & one).bit_count()
+            if inside * _CPU_MILLI > left:
+                found = min(found, cpus.bit_count() - inside + max(left, 0) // _CPU_MILLI)
+        return found
+
     def drop(self, cpus: int, milli: int) -> None:
         """A share of some cpus is given back: that is more where it may have had its own."""
         for one, (around, left) in self._wide.items():

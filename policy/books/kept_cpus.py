@@ -1,5 +1,6 @@
 """Kept cpus: where all who share cpus find what they were promised, whoever takes the others."""
 
+from collections import Counter
 from collections.abc import Mapping
 from copy import copy
 from functools import reduce
@@ -36,9 +37,7 @@ class KeptCpus:
         self._left: dict[int, int] = {}
         self._users: dict[int, dict[int, int]] = {}
         """Milli-cpus of each set of those who share, by cpu."""
-        self._looks: int = 0
-        self._effort: int = 0
-        self._count: int = 0
+        self._looks = self._effort = self._count = 0
         self._numbers: dict[int, int] = {}
         self._sets: dict[int, int] = {}
         self._on: dict[int, int] = {}
@@ -47,10 +46,8 @@ class KeptCpus:
         """Cpus whose users are a copy's as well."""
         self._asking = AskingSets()
         self._full = FullSets()
-        self._taken = 0
-        """A mask of the cpus that are taken off in a question."""
-        self._asked = 0
-        """The milli-cpus that it is about."""
+        self._taken = self._asked = 0
+        """A mask of the cpus that are taken off in a question; the milli-cpus that it is about."""
         # The small sets first: what is kept for them is kept for those around them, too.
         for _, cpus, milli in sorted([(one.bit_count(), one, shares[one]) for one in shares]):
             self.add(cpus, milli)
@@ -134,14 +131,17 @@ class KeptCpus:
             for one in self._asking.with_cpu(cpu):
                 self._keep_one(one)
 
-    def spared(self, cpus: int, count: int) -> int:
+    def spared(self, cpus: int, count: int, *, or_fewer: bool = True) -> int:
         """A mask of some of these cpus, so many if there are, that may be taken all at once.
 
-        Those that are kept are spared where shares can move on to others.
+        Those that are kept are spared where shares can move on to others. `or_fewer`: as many as
+        there are where there are not so many; else some.
         """
         cpus &= self.spare | self._kept
         found = cpus & self.spare
         if found.bit_count() >= count or cpus.bit_count() < count or self._effort > _EFFORT_MAX:
+            return found
+        if not or_fewer and self._full.whole_left(cpus) < count:
             return found
         self._looks = 0
         self.spare ^= found
@@ -221,11 +221,10 @@ class KeptCpus:
                 assert self._sets[number] >> cpu & self._on[number] >> cpu & 1
 
     def _milli(self) -> Mapping[int, int]:
-        found: dict[int, int] = {}
+        found = Counter[int]()
         for cpu in iter_bits(self._kept):
             for number, milli in self._users[cpu].items():
-                cpus = self._sets[number]
-                found[cpus] = found.get(cpus, 0) + milli
+                found[self._sets[number]] += milli
         return found
 
     def _keep(self, number: int, milli: int) -> tuple[int, int]:

@@ -120,9 +120,12 @@ class SpareCpus:
             self._fresh = self._version, self._anew()
         return self._fresh[1].spared_apart(cpus, count)
 
-    def takeable(self, cpus: int, count: int) -> int:
-        """A mask of some of these cpus that may be taken all at once: so many if there are."""
-        return self._keeping.spared(cpus, count)
+    def takeable(self, cpus: int, count: int, *, or_fewer: bool = True) -> int:
+        """A mask of some of these cpus that may be taken all at once: so many if there are.
+
+        `or_fewer`: as many as there are where there are not so many. That takes longer to tell.
+        """
+        return self._keeping.spared(cpus, count, or_fewer=or_fewer)
 
     def can_take(self, own: int, cpus: int = 0, milli: int = 0) -> bool:
         """Whether these very cpus may be taken, and a share of others be promised besides."""

@@ -55,7 +55,8 @@ class OwnCpus:
         cpus = self._open_cpus(pool_id, region)
         known = self._takeable.get(cpus)
         if known is None:
-            known = self._takeable[cpus] = ledger.spare_cpus.takeable(cpus, request.exclusive)
+            spare, count = ledger.spare_cpus, request.exclusive
+            known = self._takeable[cpus] = spare.takeable(cpus, count, or_fewer=False)
         return known
 
     def settled(self, pool_id: int, region: int) -> int:

@@ -15,7 +15,7 @@ EVERYTHING = 2**CPUS - 1
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ("grant", "grant", "spare", "apart", "add", "drop", "take", "give", "copy")
+            ("grant", "grant", "spare", "all", "apart", "add", "drop", "take", "give", "copy")
         ),
         SETS,
         SETS,
@@ -51,6 +51,11 @@ def test_what_is_full_is_so_whatever_was_asked_added_and_given_back(
             case "spare" | "apart":
                 ask = kept.spared if step == "spare" else kept.spared_apart
                 found = ask(cpus & free, (cpus & free).bit_count())
+                assert is_room(free & ~found, shares, {})
+                assert (found == cpus & free) is is_room(free & ~cpus, shares, {})
+            case "all":
+                count = (cpus & free).bit_count()
+                found = kept.spared(cpus & free, count, or_fewer=False)
                 assert is_room(free & ~found, shares, {})
                 assert (found == cpus & free) is is_room(free & ~cpus, shares, {})
             case "add":
