@@ -11,6 +11,7 @@ from ..model.grant import Grant, PoolId
 from ..model.pinning import Change
 from ..placing.classifier import Classified, Classifier
 from ..placing.judging.judge import Judge
+from ..placing.judging.rule_look import RuleLook
 from ..placing.judging.told_rules import NOTHING_TOLD, ToldRules
 from ..placing.judging.uncounted_rules import with_uncounted
 from ..placing.mover import Mover
@@ -198,12 +199,13 @@ class Allocator:
                 return self._with_returns(self.conclude(decision))
             self.unmet.forget_shifted()
             return decision
-        placement = self._resized(container, grant, classified)
+        look = self.unmet.look()
+        placement = self._resized(container, grant, classified, look.scene(container_id))
         if isinstance(placement, Failure):
             return left_as_it_was(grant, placement, self.books, classified.problems)
         self.roster.add(container, classified)
         self.pens.sizes.note_resized(container)
-        return self._with_returns(self._change(placement, classified, is_resized=True))
+        return self._with_returns(self._change(placement, classified, look, is_resized=True))
 
     def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
@@ -215,7 +217,7 @@ class Allocator:
         placement = Mover(self.books).plan(grant, classified.request, pool_id)
         if isinstance(placement, Failure):
             return left_as_it_was(grant, placement, self.books, classified.problems)
-        return self._change(placement, classified)
+        return self._change(placement, classified, self.unmet.look())
 
     def place_anew(
         self, container_id: ContainerId, pool_id: PoolId | None = None, *, mends_told: bool = False
@@ -229,28 +231,39 @@ class Allocator:
         if isinstance(placement, Failure):
             held = self.books.ledger.grants[container_id]
             return left_as_it_was(held, placement, self.books, classified.problems)
+        look = self.unmet.look()
         if not party.held.is_pen:
-            return self._change(placement, classified)
+            return self._change(placement, classified, look)
         self.unmet.note_displaced(one.id for one in party.others(container_id))
         relocate = partial(relocated, container_id, party, placement, self.books, self.pens)
-        return self._changed(container_id, relocate)
+        return self._changed(container_id, relocate, look)
 
     def _change(
-        self, placement: Placement, classified: Classified, *, is_resized: bool = False
+        self,
+        placement: Placement,
+        classified: Classified,
+        look: RuleLook,
+        *,
+        is_resized: bool = False,
     ) -> Decision:
-        """The decision about a container that was placed already, and gets another grant."""
+        """The decision about a container that was placed already, and gets another grant.
+
+        `look`: at where it was.
+        """
         container_id = placement.booking.grant.container_id
         self.homes.leave_home(placement.booking.grant, is_resized=is_resized)
-        return self._changed(container_id, partial(self._apply, placement, classified))
+        return self._changed(container_id, partial(self._apply, placement, classified), look)
 
-    def _changed(self, container_id: ContainerId, change: Callable[[], Decision]) -> Decision:
-        earlier, broken = self.roster.decisions[container_id], self.unmet.names(container_id)
-        cpus = self.books.presence(container_id)
-        decision = self.conclude(change())
+    def _changed(
+        self, container_id: ContainerId, change: Callable[[], Decision], look: RuleLook
+    ) -> Decision:
+        earlier, broken = self.roster.decisions[container_id], self.unmet.names(container_id, look)
+        cpus, after = self.books.presence(container_id), self.unmet.look()
+        decision = self.conclude(change(), after)
         if cpus & ~self.books.presence(container_id):
             self.unmet.note_moved(self.books.ledger.grants[container_id].held_as)
-            self.unmet.refresh_moved(container_id)
-        return self.unmet.tell_changed(decision, earlier, broken)
+            self.unmet.refresh_moved(container_id, look=after)
+        return self.unmet.tell_changed(decision, earlier, broken, after)
 
     def mend(self, container_id: ContainerId) -> None:
         """Give a container cpus for exclusive ones it misses, if it does."""
@@ -258,12 +271,19 @@ class Allocator:
             return
         classified = self.roster.classified[container_id]
         grant = self.books.ledger.grants[container_id]
-        placement = self._resized(self.roster.containers[container_id], grant, classified)
+        container, look = self.roster.containers[container_id], self.unmet.look()
+        placement = self._resized(container, grant, classified, look.scene(container_id))
         if isinstance(placement, Placement):
-            self._change(placement, classified, is_resized=True)
+            self._change(placement, classified, look, is_resized=True)
 
-    def conclude(self, decision: Decision, *, is_awaited: bool = False) -> Decision:
-        """Note what the container and the others are told; see `UnmetRules.refresh_moved`."""
+    def conclude(
+        self, decision: Decision, look: RuleLook | None = None, *, is_awaited: bool = False
+    ) -> Decision:
+        """Note what the container and the others are told; see `UnmetRules.refresh_moved`.
+
+        `look`: one that has seen nobody so far, for what is to be told afterwards as well.
+        """
+        look = look or self.unmet.look()
         if isinstance(decision.result, Grant) and decision.result.pen is not None:
             self.shift_shares()
         pinning, changes = self.books.settle(decision.container_id)
@@ -272,8 +292,8 @@ class Allocator:
         if self.books.standing.rules:
             # Who was adopted on fewer cpus than it could have may grow with this event.
             self.unmet.note_moves(changes)
-        self.unmet.look_at_displaced()
-        self.unmet.refresh_moved(decision.container_id, changes, is_awaited=is_awaited)
+        self.unmet.look_at_displaced(look)
+        self.unmet.refresh_moved(decision.container_id, changes, look, is_awaited=is_awaited)
         return self.roster.decisions[decision.container_id]
 
     def carry_over(self, decision: Decision) -> None:
@@ -303,8 +323,9 @@ class Allocator:
         changes = self.books.pinner.changes()
         # What comes free is lent to those as well who have no cpu of their pool.
         self.unmet.note_moves(changes)
-        self.unmet.look_at_displaced()
-        self.unmet.refresh(left_by, [*moved, *[one.container_id for one in changes]])
+        look = self.unmet.look()
+        self.unmet.look_at_displaced(look)
+        self.unmet.refresh(left_by, [*moved, *[one.container_id for one in changes]], look)
         return changes
 
     def _with_returns(self, decision: Decision) -> Decision:

@@ -15,6 +15,7 @@ from ..placing.departures import DepartureSearch
 from ..placing.growth import allowed_cpus, closed_pools, held_back, rules_text
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
+from ..placing.judging.scene import Scene
 from ..placing.needed_parts import needed_parts
 from ..placing.openings.regrowth import Regrowth
 from ..placing.placer import Failure, Placement
@@ -26,6 +27,7 @@ def heeded_resize(
     container: Container,
     grant: Grant,
     classified: Classified,
+    scene: Scene,
     *,
     books: Books,
     judge: Judge,
@@ -37,7 +39,7 @@ def heeded_resize(
     needed = needed_parts(container, grant, books) if gives_up else ()
     judgement = None
     if grant.cpu_type is CpuType.NORMAL:
-        judgement = judge.judge(container, classified.placement, request)
+        judgement = judge.judge(container, classified.placement, request, scene)
     if judgement is None:
         return resizer.plan(grant, request, needed=needed)
     left = books.ledger.without_share(grant)

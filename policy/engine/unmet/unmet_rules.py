@@ -108,19 +108,23 @@ class UnmetRules:
         decision = self._roster.decisions[container_id]
         self._roster.decisions[container_id] = self.told(decision, broken)
 
-    def names(self, container_id: ContainerId) -> frozenset[str]:
+    def look(self) -> RuleLook:
+        """A look at containers, for as long as nobody changes places."""
+        return RuleLook(self._books, self._roster.containers, self._roster.classified, self._judge)
+
+    def names(self, container_id: ContainerId, look: RuleLook) -> frozenset[str]:
         """The rules that do not hold at a container, told or not."""
-        self.look_at_postponed()
-        return frozenset(one.name for one in self._look().broken(container_id))
+        self.look_at_postponed(look)
+        return frozenset(one.name for one in look.broken(container_id))
 
     def breaches(self, container_id: ContainerId) -> frozenset[Breach]:
         """The rules that do not hold between a container and others, if any is told."""
         self.look_at_postponed()
         is_concerned = self._concerns.is_any_of(container_id)
-        return self._look().breaches(container_id) if is_concerned else frozenset()
+        return self.look().breaches(container_id) if is_concerned else frozenset()
 
     def tell_changed(
-        self, decision: Decision, earlier: Decision, before: Collection[str]
+        self, decision: Decision, earlier: Decision, before: Collection[str], look: RuleLook
     ) -> Decision:
         """Tell what still does not hold at a container that changed, and what broke by that.
 
@@ -130,7 +134,7 @@ class UnmetRules:
         container_id = decision.container_id
         broken = [
             one
-            for one in self._look().broken(container_id)
+            for one in look.broken(container_id)
             if one.name not in before or one.is_told(earlier.unmet)
         ]
         self.tell_owners(self._roster.containers[container_id], broken)
@@ -158,9 +162,9 @@ class UnmetRules:
 
     def note_shifted(self, containers: Iterable[ContainerId]) -> None:
         """Containers are about to get other parts of their pens, or a pen round what they have."""
-        if self._books.standing.rules:
-            for one in containers:
-                self._shifted.setdefault(one, self.names(one))
+        look = self.look()
+        for one in containers if self._books.standing.rules else ():
+            self._shifted.setdefault(one, self.names(one, look))
 
     def note_left_alone(self, newcomer: Grant) -> None:
         """Containers may soon share cpus with nobody, as a newcomer is about to get those."""
@@ -172,19 +176,20 @@ class UnmetRules:
         """Containers that were about to get other parts of their pens have what they had."""
         self._shifted.clear()
 
-    def look_at_displaced(self) -> None:
+    def look_at_displaced(self, look: RuleLook | None = None) -> None:
         """Tell what does not hold at containers that had to leave their places.
 
-        And what broke at those that others in their pens came to, or went from.
+        And what broke at those that others in their pens came to, or went from. `look`: at others,
+        since somebody changed places last.
         """
+        if not (self._shifted or self._displaced):
+            return
+        look = look or self.look()
         while self._shifted:
             container_id, before = self._shifted.popitem()
             decision = self._roster.decisions.get(container_id)
             if decision is not None and container_id in self._books.ledger.grants:
-                self.tell_changed(decision, decision, before)
-        if not self._displaced:
-            return
-        look = self._look()
+                self.tell_changed(decision, decision, before, look)
         while self._displaced:
             container_id = self._displaced.pop()
             decision = self._roster.decisions.get(container_id)
@@ -201,7 +206,7 @@ class UnmetRules:
         owners = tuple(self._books.standing.lasting)
         begin = self._lasting_looks % len(owners) if owners else 0
         found: dict[ContainerId, tuple[str, ...]] = {}
-        look, looks = self._look(), 0
+        look, looks = self.look(), 0
         for container_id in (*owners[begin:], *owners[:begin])[:_LASTING_MAX]:
             if look.effort >= _LASTING_EFFORT_MAX:
                 break
@@ -231,10 +236,12 @@ class UnmetRules:
         self._concerns.forget(container_id)
         self._many.forget(container_id)
 
-    def refresh(self, gone: ContainerId | None, moved: Iterable[ContainerId] = ()) -> None:
+    def refresh(
+        self, gone: ContainerId | None, moved: Iterable[ContainerId], look: RuleLook
+    ) -> None:
         """Forget what holds again without a container that is gone. O(what it stood in the way).
 
-        `moved`: those that have other cpus for it.
+        `moved`: those that have other cpus for it. `look`: see `look_at_displaced`.
         """
         moved, concerned = {*moved}, self._concerns.ids
         if not self._concerns.are_none:
@@ -244,7 +251,7 @@ class UnmetRules:
                 near = [one for one in concerned if one in wants_others]
                 due += near if moved else self._roster.tellers_of(near, gone)
             self._due.update(dict.fromkeys(due))
-        self.look_at_due()
+        self.look_at_due(look)
 
     def note_moved(self, container_id: ContainerId) -> None:
         """A container, or all of a pen, may have come out of others' way, see `refresh_moved`."""
@@ -252,22 +259,28 @@ class UnmetRules:
             self._moved.update(self._books.ledger.members(container_id) or (container_id,))
 
     def refresh_moved(
-        self, newest: ContainerId, changes: Iterable[Change] = (), *, is_awaited: bool = False
+        self,
+        newest: ContainerId,
+        changes: Iterable[Change] = (),
+        look: RuleLook | None = None,
+        *,
+        is_awaited: bool = False,
     ) -> None:
         """Forget what holds again: others moved, or the newest one is whom somebody must be with.
 
         `changes`: what others were told because of it. Its own cpus may have driven out whom it
         must not be with. `is_awaited`: somebody waits for it; the others are looked at when they
         are asked for. O(those whose rules are about them), for a newcomer keeps nobody apart.
+        `look`: see `look_at_displaced`.
         """
-        self.look_at_postponed()
+        self.look_at_postponed(look)
         moved, self._moved = self._moved, set()
         if self._concerns.are_none:
             return
         moved.update([one.container_id for one in changes])
         self._postponed = (newest, moved)
         if not is_awaited or self._concerns.is_stirred(newest, moved):
-            self.look_at_postponed()
+            self.look_at_postponed(look)
 
     def _due_by(self, newest: ContainerId, moved: set[ContainerId]) -> dict[ContainerId, None]:
         """The containers to be looked at again by a newcomer, and as others moved."""
@@ -294,7 +307,7 @@ class UnmetRules:
         if self._postponed is None and not self._due:
             # So it is in most events.
             return
-        look = look or self._look()
+        look = look or self.look()
         self.look_at_postponed(look)
         if self._due:
             self._due = self._look_again(self._due, _EFFORT_MAX, look)
@@ -321,7 +334,7 @@ class UnmetRules:
 
         Whoever would take all of it is left, too.
         """
-        look = look or self._look()
+        look = look or self.look()
         enough, left_out = look.effort + effort_max, dict[ContainerId, None]()
         while due and look.effort < enough:
             container_id = next(iter(due))
@@ -349,6 +362,3 @@ class UnmetRules:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
             self._concerns.put(container_id, ids_in_the_way(broken) if broken else None)
         return {**left_out, **due}
-
-    def _look(self) -> RuleLook:
-        return RuleLook(self._books, self._roster.containers, self._roster.classified, self._judge)

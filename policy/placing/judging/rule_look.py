@@ -90,19 +90,19 @@ class RuleLook:
         classified = self._classified.get(container_id)
         if classified is None:
             return None
-        container = self._containers[container_id]
-        pen_id = self._books.pen_around(container_id)
-        if pen_id not in self._scenes:
-            self._scenes[pen_id] = Scene(self._books, pen_id)
+        container, scene = self._containers[container_id], self.scene(container_id)
         judgement = self._judge.judge(
-            container,
-            classified.placement,
-            classified.request,
-            self._scenes[pen_id],
-            has_pulls=False,
+            container, classified.placement, classified.request, scene, has_pulls=False
         )
         self.effort += EFFORT_OF_ONE
         if judgement is not None:
             self.effort += judgement.effort + judgement.crowd // _CROWD
         self.effort += _EFFORT_OF_SPREAD * len(classified.placement.spread)
         return judgement
+
+    def scene(self, container_id: ContainerId) -> Scene:
+        """The scene of a container, for other judgements as well."""
+        pen_id = self._books.pen_around(container_id)
+        if pen_id not in self._scenes:
+            self._scenes[pen_id] = Scene(self._books, pen_id)
+        return self._scenes[pen_id]

@@ -4,9 +4,11 @@ from collections.abc import Iterable
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.books.books import Books
 from pinfold.policy.model.container import ContainerId
+from pinfold.policy.model.grant import Grant
 from tests.unit.counted_calls import count_calls
 from tests.unit.policy.engine.ruled_pods import (
     LASTING,
@@ -26,12 +28,34 @@ _WIDE: Final = {"poolAffinity": {PREFERRED: [{"weight": 9, "preference": _SYSTEM
 def test_a_look_at_many_asks_once_where_those_are_whom_rules_keep_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    many, asked = 60, list[ContainerId]()
+    many = 60
     engine = engine_of("socket:1 numa:1 core:8 thread:2 mem:32G")
     rules = {"podAntiAffinity": {LASTING: [term("core", "web"), term("numa", "web")]}}
     for number in range(many):
         engine.create(container_of(f"web{number}", 0.01, rules, app="web"))
-    reaches = Books.reaches
+    asked = _asked_for(monkeypatch)
+    assert any(engine.look_at_rules().values())
+    assert len(asked) < 5 * many
+
+
+def test_a_resize_asks_where_those_are_whom_rules_keep_away_before_it_and_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = 40
+    engine = engine_of("socket:1 numa:1 core:8 thread:2 mem:32G")
+    for number in range(many):
+        web = container_of(f"web{number}", 0.01, apart(term("core", "web")), app="web")
+        engine.create(web)
+    asked, (resized, *_) = _asked_for(monkeypatch), engine.containers.values()
+    assert engine.decisions[resized.id].unmet
+    more = replace(resized.resources, cpu_request_milli=20)
+    assert isinstance(engine.update(resized.id, more).result, Grant)
+    assert len(asked) < 3 * many
+
+
+def _asked_for(monkeypatch: pytest.MonkeyPatch) -> list[ContainerId]:
+    """The containers of which it is asked where they are, from now on."""
+    asked, reaches = list[ContainerId](), Books.reaches
 
     def counted(books: Books, container_ids: Iterable[ContainerId]) -> list[int]:
         ids = [*container_ids]
@@ -39,8 +63,7 @@ def test_a_look_at_many_asks_once_where_those_are_whom_rules_keep_away(
         return reaches(books, ids)
 
     monkeypatch.setattr(Books, "reaches", counted)
-    assert any(engine.look_at_rules().values())
-    assert len(asked) < 5 * many
+    return asked
 
 
 def test_who_is_required_is_asked_once_for_all_who_made_way_for_one_that_leaves() -> None:
