@@ -35,7 +35,7 @@ from ..manifests.annotation_lint import Finding, WrittenPod
 from ..manifests.manifest import pod_of
 from ..manifests.pod_spec import PodSpec
 from ..manifests.rules_between_pods import CountDomains, ReviewedPod, rules_between
-from ..model.container import Container, Pod
+from ..model.container import Container, ContainerId, Pod
 from ..model.grant import Dropped, Refusal
 from ..pens.pen_name import wished_pen
 from ..pens.pen_slices import unheeded_cold_start, unheeded_whole_cpus
@@ -52,7 +52,7 @@ from ..rules.podaffinity.pool_review import (
     reviewed_pools,
     reviewed_spreads,
 )
-from ..rules.podaffinity.rule_review import reviewed_mates, reviewed_rules
+from ..rules.podaffinity.rule_review import reviewed_footprint, reviewed_mates, reviewed_rules
 from ..rules.podaffinity.rule_text import placement_rules
 from ..rules.unmatched_rules import unmatched_rules
 from ..text.errors import Problem
@@ -158,12 +158,15 @@ class PodCheck:
         # A decision tells of the first problems; whoever asks here wants to know them all.
         classifier = Classifier(config, machine=self._machine, problems_max=sys.maxsize)
         whole_milli = 0 if pod.resources is None else pod.resources.cpu_request_milli
+        loose: set[ContainerId] = set()
         for container in containers:
             classified = classifier.classify(container)
             yield from classified.problems
             preferences = parse_preferences(container)
             yield from self._idle_hints(container, preferences)
             pen = wished_pen(container, preferences)
+            if pen is None and not classified.rules:
+                loose.add(container.id)
             if pen is not None and preferences.cold_start_ns:
                 yield unheeded_cold_start(container, is_group=pen.is_group)
             is_shared = pen is not None and not pen.is_group and whole_milli % 1000
@@ -177,7 +180,9 @@ class PodCheck:
         yield from reviewed_rules(containers, config, nest)
         specs = (*spec.init_containers, *spec.containers)
         pairs = zip(specs, containers, strict=True)
-        yield from reviewed_mates([it for one, it in pairs if one.keeps_running], config)
+        lasting = [container for one, container in pairs if one.keeps_running]
+        yield from reviewed_mates(lasting, config)
+        yield from reviewed_footprint([one for one in lasting if one.id in loose], config)
         if self._machine is None:
             yield from reviewed_labels(containers, config, is_nodes=self._config is not None)
             yield from reviewed_absences(containers, config)

@@ -1,12 +1,15 @@
 """Reviews of a pod's placement rules: what is redundant, contradictory or one-sided in them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
+from msgspec import structs
+
 from ....topology.model.machine import Level
 from ...configuration.config import Config, OnUnsatisfiable
-from ...model.container import Container
+from ...model.container import Container, PodId
+from ...model.level_name import level_noun
 from ...model.selector_operator import LabelOperator
 from ...text.errors import Problem
 from .label_selector import LabelRequirement, LabelSelector
@@ -75,6 +78,54 @@ def reviewed_mates(containers: Sequence[Container], config: Config) -> Iterator[
                 names = ", ".join(map(repr, [owner.name, *mates]))
                 what = f"keeps containers of the pod itself apart, too: {names}"
                 yield term_finding(term, owner, what, _OTHER_PODS)
+
+
+def reviewed_footprint(containers: Sequence[Container], config: Config) -> Iterator[Problem]:
+    """Advice about pods that keep apart from each other, and may lie in more domains than one.
+
+    A rule's unit is the container: a sidecar elsewhere keeps other pods out of one domain more.
+    `containers`: those of the pod that run at the same time, each where it likes to be.
+    """
+    rules = [placement_rules(container, config)[0] for container in containers]
+    near = _levels_together(containers, rules)
+    told: set[str] = set()
+    for owner, own in zip(containers, rules, strict=True):
+        for term in [one.term for one in own.required if one.is_anti and is_written(one.term)]:
+            inner = _INNER[term.level]
+            # Neither a cluster nor a core is a place for a whole pod.
+            if Level.CLUSTER not in inner or near & {term.level, *inner} or term.source in told:
+                continue
+            if any(_is_about_others_alone(term, owner, one) for one in containers):
+                told.add(term.source)
+                noun = level_noun(term.level)
+                what = (
+                    f"the pod's containers may be in several {noun}s, and keep other pods like it"
+                    " out of each"
+                )
+                fix = f"prefer podAffinity with 'topologyKey: {term.level.value}' and 'scope: pod'"
+                yield term_finding(term, owner, what, f"{fix}, or give the pod a 'pod-pool'")
+
+
+def _levels_together(
+    containers: Sequence[Container], rules: Iterable[PlacementRules]
+) -> frozenset[Level]:
+    """The levels at which some containers of a pod are to be with others of it."""
+    found: set[Level] = set()
+    for owner, own in zip(containers, rules, strict=True):
+        terms = [one.term for one in own.required if not one.is_anti]
+        terms += [one.term for one in own.preferred if one.weight > 0]
+        found |= {
+            term.level for term in terms if any(term.matches(owner, one) for one in containers)
+        }
+    return frozenset(found)
+
+
+def _is_about_others_alone(term: Term, owner: Container, mate: Container) -> bool:
+    """Whether a term is about the like of another container of the pod, but not about that one."""
+    if mate.name == owner.name or term.matches(owner, mate):
+        return False
+    pod = structs.replace(mate.pod, id=PodId(f"{mate.pod.id}/other"), uid=f"{mate.pod.uid}/other")
+    return term.matches(owner, structs.replace(mate, pod=pod))
 
 
 def _asks_for_containers(term: Term) -> bool:

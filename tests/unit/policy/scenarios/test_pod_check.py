@@ -548,3 +548,25 @@ def test_rules_about_pools_are_checked_against_the_machine(tmp_path: Path) -> No
     (line, what), *_ = linted_rules(tmp_path, "--machine", "socket:1 numa:2 core:2 mem:1G")
     assert line == 6
     assert "has no pool 'NUMA node 0' — did you mean 'NUMA node #0'?" in what
+
+
+KEPT_OUT = (
+    "affinity.pinfold.dev/pod: '{podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution:"
+    " [{labelSelector: {matchLabels: {app: shop}}, topologyKey: numa, mismatchLabelKeys:"
+    " [pod.uid]}]}}'"
+)
+
+
+@pytest.mark.parametrize(
+    ("wish", "is_told"),
+    [
+        pytest.param("a.b/e: f", True, id="each where it likes to be"),
+        pytest.param(POD_POOL, False, id="in one set of cpus"),
+        pytest.param("resource-policy.nri.io/affinity: 'web: [db]'", False, id="by weights"),
+    ],
+)
+def test_a_pod_that_keeps_its_like_out_of_several_domains_is_told(
+    wish: str, *, is_told: bool
+) -> None:
+    found = lint(f"{KEPT_OUT}\n    {wish}")
+    assert any("keep other pods like it out of each" in one for one in found) is is_told, found

@@ -11,7 +11,11 @@ from pinfold.policy.pools.pool_labels import pool_labels
 from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
 from pinfold.policy.rules.podaffinity.pool_review import reviewed_absences, reviewed_pools
-from pinfold.policy.rules.podaffinity.rule_review import reviewed_mates, reviewed_rules
+from pinfold.policy.rules.podaffinity.rule_review import (
+    reviewed_footprint,
+    reviewed_mates,
+    reviewed_rules,
+)
 from pinfold.topology.made.spec import machine_from_spec
 
 from .rule_cases import container
@@ -84,6 +88,45 @@ def test_anti_affinity_that_keeps_containers_of_the_pod_apart_is_told_once(
     )
     assert found == ([told] if is_told else [])
     assert not list(reviewed_mates(pod[:1], Config()))
+
+
+@pytest.mark.parametrize(
+    ("term", "near", "is_told"),
+    [
+        pytest.param(f"{WEB}, topologyKey: numa", "", True, id="about the like of all"),
+        pytest.param(f"{WEB}, topologyKey: core", "", False, id="no place for a pod"),
+        pytest.param(
+            "labelSelector: {matchLabels: {container.name: main}}, topologyKey: numa",
+            "",
+            True,
+            id="about one container, which all of them keep out",
+        ),
+        pytest.param(f"{WEB}, topologyKey: numa", "numa", False, id="together there"),
+        pytest.param(f"{WEB}, topologyKey: numa", "core", False, id="together inside"),
+        pytest.param(f"{WEB}, topologyKey: numa", "socket", True, id="together in wider ones"),
+    ],
+)
+def test_pods_that_fill_more_domains_than_they_need_are_told(
+    term: str, near: str, *, is_told: bool
+) -> None:
+    together = f"labelSelector: {{}}, scope: pod, topologyKey: {near}"
+    text = rules(apart=f"{term}, mismatchLabelKeys: [pod.uid]", near=together if near else "")
+    annotations = {"affinity.pinfold.dev/pod": text}
+    pod = [container(one, labels={"app": "web"}, annotations=annotations) for one in ("main", "x")]
+    found = [str(one) for one in reviewed_footprint(pod, Config()) if one.is_advice]
+    assert len(found) == int(is_told)
+    for one in found:
+        assert "may be in several NUMA nodes, and keep other pods like it out of each" in one
+        assert "'topologyKey: numa' and 'scope: pod'" in one
+    assert not list(reviewed_footprint(pod[:1], Config()))
+
+
+def test_a_container_that_keeps_apart_from_its_own_like_alone_fills_one_domain() -> None:
+    term = "labelSelector: {matchLabels: {container.name: main}}, topologyKey: numa"
+    text = rules(apart=f"{term}, mismatchLabelKeys: [pod.uid]")
+    annotations = {"affinity.pinfold.dev/container.main": text}
+    pod = [container(one, annotations=annotations) for one in ("main", "x")]
+    assert not list(reviewed_footprint(pod, Config()))
 
 
 def test_what_is_required_during_execution_has_no_findings() -> None:
