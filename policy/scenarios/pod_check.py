@@ -52,7 +52,12 @@ from ..rules.podaffinity.pool_review import (
     reviewed_pools,
     reviewed_spreads,
 )
-from ..rules.podaffinity.rule_review import reviewed_footprint, reviewed_mates, reviewed_rules
+from ..rules.podaffinity.rule_review import (
+    reviewed_counts,
+    reviewed_footprint,
+    reviewed_mates,
+    reviewed_rules,
+)
 from ..rules.podaffinity.rule_text import placement_rules
 from ..rules.unmatched_rules import unmatched_rules
 from ..text.errors import Problem
@@ -182,6 +187,7 @@ class PodCheck:
         pairs = zip(specs, containers, strict=True)
         lasting = [container for one, container in pairs if one.keeps_running]
         yield from reviewed_mates(lasting, config)
+        yield from reviewed_counts(lasting, config)
         yield from reviewed_footprint([one for one in lasting if one.id in loose], config)
         if self._machine is None:
             yield from reviewed_labels(containers, config, is_nodes=self._config is not None)

@@ -26,8 +26,6 @@ _WIDER: Final = {level: ("system", *_LEVELS[:at]) for at, level in enumerate(_LE
 """The kinds of pools that may lie in several."""
 _DIGITS: Final = re.compile(r"[0-9]+")
 _POOLS_SHOWN: Final = 16
-_SOURCE: Final = re.compile(r"\(([^()]*)\)\Z")
-"""Where a rule is written, at the end of its text."""
 _SPREAD_FIX: Final = "raise 'maxSkew', or keep them apart by podAntiAffinity"
 Masks = Callable[[Level], Sequence[int]]
 """The domains of a level of a machine."""
@@ -138,11 +136,7 @@ def reviewed_spreads(
                 f"{one.text}: {idle} {noun} where its rules about pools do not let it be count,"
                 f" too: while those are empty no other one gets more than {one.max_skew}"
             )
-            key = _SOURCE.search(one.text)
-            yield replace(
-                _finding(key[1] if key else one.text, container, what, _SPREAD_FIX),
-                is_advice=True,
-            )
+            yield replace(_finding(one.source, container, what, _SPREAD_FIX), is_advice=True)
 
 
 def _absences(term: PoolTerm, labels: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:

@@ -33,6 +33,7 @@ _LEAVE_OUT: Final = "leave it out"
 _REFUSED: Final = "under 'on-unsatisfiable: fail' this one is refused then"
 _UNLESS_OTHERS: Final = ", unless another pod has such a container"
 _OTHER_PODS: Final = "add 'mismatchLabelKeys: [pod.uid]' where other pods are meant"
+_ONE_NAME: Final = "ask for 'container.name' in its labelSelector, too, to count one of each pod"
 _ONE_OUT: Final = "leave one of them out, also of mismatchLabelKeys"
 
 
@@ -106,6 +107,30 @@ def reviewed_footprint(containers: Sequence[Container], config: Config) -> Itera
                 yield term_finding(term, owner, what, f"{fix}, or give the pod a 'pod-pool'")
 
 
+def reviewed_counts(containers: Sequence[Container], config: Config) -> Iterator[Problem]:
+    """Advice about spread rules that count containers of several kinds of one pod as the same.
+
+    `containers`: those of the pod that run at the same time. Alike in what they ask for, they are
+    taken for replicas in one pod, which are to be spread themselves.
+    """
+    told: set[str] = set()
+    for owner in containers:
+        for rule in placement_rules(owner, config)[0].spread:
+            counted = [one for one in containers if rule.matches(owner, one)]
+            if not counted or not rule.counts_itself(owner) or rule.source in told:
+                continue
+            counted.append(owner)
+            sizes = {one.resources.cpu_request_milli for one in counted}
+            if len(sizes) > 1 and not _names_containers(rule.selector):
+                told.add(rule.source)
+                names = ", ".join(sorted([repr(one.name) for one in counted]))
+                what = (
+                    f"counts containers of the pod as the same: {names}. Those of one name may"
+                    f" be in one {level_noun(rule.level)} while there are others without any"
+                )
+                yield _finding(rule.source, owner, what, _ONE_NAME)
+
+
 def _levels_together(
     containers: Sequence[Container], rules: Iterable[PlacementRules]
 ) -> frozenset[Level]:
@@ -129,9 +154,12 @@ def _is_about_others_alone(term: Term, owner: Container, mate: Container) -> boo
 
 
 def _asks_for_containers(term: Term) -> bool:
-    selector = term.selector
+    return term.is_pod_scope or _names_containers(term.selector)
+
+
+def _names_containers(selector: LabelSelector | None) -> bool:
     requirements = () if selector is None else selector.requirements
-    return term.is_pod_scope or any(one.key.startswith("container.") for one in requirements)
+    return any(one.key.startswith("container.") for one in requirements)
 
 
 def _review_pair(
@@ -258,10 +286,16 @@ def term_finding(
     term: Term, owner: Container, what: str, fix: str, *, is_advice: bool = True
 ) -> Problem:
     """A finding about a term of a container, at its place in the annotation."""
-    key, _, line = term.source.rpartition(":")
+    return _finding(term.source, owner, what, fix, is_advice=is_advice)
+
+
+def _finding(
+    source: str, owner: Container, what: str, fix: str, *, is_advice: bool = True
+) -> Problem:
+    key, _, line = source.rpartition(":")
     has_line = line.isdigit()
     return Problem(
-        where=f"{key if has_line else term.source} of {owner.path}",
+        where=f"{key if has_line else source} of {owner.path}",
         what=what,
         fix=fix,
         line=int(line) if has_line else 0,

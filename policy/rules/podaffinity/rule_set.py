@@ -39,6 +39,8 @@ class SpreadRule(Struct, frozen=True, kw_only=True):
     is_required: bool = True
     min_domains: int = 1
     text: str = ""
+    source: str = ""
+    """The annotation and line, or the field of the configuration, that it comes from."""
 
     def matches(
         self, owner: Container, other: Container, labels: Mapping[str, str] | None = None

@@ -88,6 +88,7 @@ def parse_spread(node: TextNode, source: str) -> WrittenSpread:
         min_domains=domains or 1,
         text=f"spread over {level.value}, at most {skew} apart: {_selector_text(selector, keys)}"
         f" ({source})",
+        source=source,
     )
     return WrittenSpread(rule, keys)
 

@@ -3,15 +3,18 @@
 from collections.abc import Mapping, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import read_config
 from pinfold.policy.cpus.picker import CpuPicker
+from pinfold.policy.model.container import Resources
 from pinfold.policy.pools.pool_labels import pool_labels
 from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
 from pinfold.policy.rules.podaffinity.pool_review import reviewed_absences, reviewed_pools
 from pinfold.policy.rules.podaffinity.rule_review import (
+    reviewed_counts,
     reviewed_footprint,
     reviewed_mates,
     reviewed_rules,
@@ -127,6 +130,39 @@ def test_a_container_that_keeps_apart_from_its_own_like_alone_fills_one_domain()
     annotations = {"affinity.pinfold.dev/container.main": text}
     pod = [container(one, annotations=annotations) for one in ("main", "x")]
     assert not list(reviewed_footprint(pod, Config()))
+
+
+@pytest.mark.parametrize(
+    ("rule", "millis", "is_told"),
+    [
+        pytest.param(f"{WEB}", (2000, 100), True, id="a main container and its sidecar"),
+        pytest.param(f"{WEB}", (1000, 1000), False, id="replicas in one pod"),
+        pytest.param(
+            "labelSelector: {matchLabels: {container.name: main}}",
+            (2000, 100),
+            False,
+            id="one name",
+        ),
+        pytest.param("labelSelector: {matchLabels: {app: db}}", (2000, 100), False, id="others"),
+    ],
+)
+def test_a_spread_that_counts_sidecars_as_their_main_containers_is_told_once(
+    rule: str, millis: tuple[int, int], *, is_told: bool
+) -> None:
+    text = f"topologySpread:\n- {{maxSkew: 1, topologyKey: numa, {rule}}}\n"
+    annotations = {"affinity.pinfold.dev/pod": text}
+    pod = [
+        replace(
+            container(name, labels={"app": "web"}, annotations=annotations),
+            resources=Resources(cpu_request_milli=milli),
+        )
+        for name, milli in zip(("main", "log"), millis, strict=True)
+    ]
+    found = [str(one) for one in reviewed_counts(pod, Config()) if one.is_advice]
+    assert len(found) == int(is_told)
+    for one in found:
+        assert one.startswith("affinity.pinfold.dev/pod of default/pod/main:2:0: counts containers")
+        assert "'log', 'main'. Those of one name may be in one NUMA node" in one
 
 
 def test_what_is_required_during_execution_has_no_findings() -> None:
