@@ -68,9 +68,11 @@ def reviewed_mates(containers: Sequence[Container], config: Config) -> Iterator[
     """
     told: set[str] = set()
     for owner in containers:
-        for rule in placement_rules(owner, config)[0].required:
-            term = rule.term
-            if not rule.is_anti or not is_written(term) or term.source in told:
+        rules = placement_rules(owner, config)[0]
+        terms = [rule.term for rule in rules.required if rule.is_anti]
+        terms += [rule.term for rule in rules.preferred if rule.weight < 0]
+        for term in terms:
+            if not is_written(term) or term.source in told:
                 continue
             mates = [one.name for one in containers if term.matches(owner, one)]
             if mates and not _asks_for_containers(term):

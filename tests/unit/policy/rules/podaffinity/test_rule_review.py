@@ -81,16 +81,22 @@ def test_nothing_follows_between_levels_that_need_not_nest() -> None:
 def test_anti_affinity_that_keeps_containers_of_the_pod_apart_is_told_once(
     term: str, *, is_told: bool
 ) -> None:
-    annotations = {"affinity.pinfold.dev/pod": rules(apart=f"{term}, topologyKey: core")}
-    labels = {"pinfold.dev/rack": "a"}
-    pod = [container(one, labels=labels, annotations=annotations) for one in ("main", "log")]
-    found = [str(one) for one in reviewed_mates(pod, Config()) if one.is_advice]
-    told = (
-        "affinity.pinfold.dev/pod of default/pod/main:3:0: keeps containers of the pod itself"
-        " apart, too: 'main', 'log' — add 'mismatchLabelKeys: [pod.uid]' where other pods are meant"
+    what = (
+        "keeps containers of the pod itself apart, too: 'main', 'log'"
+        " — add 'mismatchLabelKeys: [pod.uid]' where other pods are meant"
     )
-    assert found == ([told] if is_told else [])
-    assert not list(reviewed_mates(pod[:1], Config()))
+    wished = f"- weight: 1\n    podAffinityTerm: {{{term}, topologyKey: core}}"
+    for text in (
+        rules(apart=f"{term}, topologyKey: core"),
+        f"podAntiAffinity:\n  {PREFERRED_FIELD}:\n  {wished}\n",
+    ):
+        annotations = {"affinity.pinfold.dev/pod": text}
+        labels = {"pinfold.dev/rack": "a"}
+        pod = [container(one, labels=labels, annotations=annotations) for one in ("main", "log")]
+        found = [str(one) for one in reviewed_mates(pod, Config()) if one.is_advice]
+        told = f"affinity.pinfold.dev/pod of default/pod/main:3:0: {what}"
+        assert found == ([told] if is_told else []), text
+        assert not list(reviewed_mates(pod[:1], Config()))
 
 
 @pytest.mark.parametrize(
