@@ -214,8 +214,8 @@ class PlaceFinder:
         if self._has_room_made(request, facts, pools, strict, kept):
             return True
         if feasible:
-            alone = unranked.without_companions()
-            if any(one and has_broken_place(one, feasible) for one in (unranked, alone)):
+            ways = unranked, unranked.without_companions()
+            if any(one is not None and has_broken_place(one, feasible) for one in ways):
                 return True
             if self._conceded(search, pools, None) is not None:
                 return True

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from ....topology.model.machine import Level
@@ -18,6 +17,7 @@ from ...text.errors import Problem
 from ...text.suggestion import nearest, suggestion
 from .own_rules import POOL_NAME_KEY
 from .pool_term import PoolExpression, PoolTerm
+from .rule_review import finding
 from .rule_text import placement_rules
 
 _LEVELS: Final = ("socket", "die", "numa", "l3")
@@ -47,13 +47,13 @@ def reviewed_pools(
             setting = effective(container.pod.annotations, POOL_NAME_KEY, container.name)
             key = setting.key if setting is not None else POOL_NAME_KEY
             what = f"this machine has no pool {quoted(rules.pool_name)}"
-            yield _finding(key, container, what, _fix_of(rules.pool_name, names))
+            fix = _fix_of(rules.pool_name, names)
+            yield finding(key, container, what, fix, is_advice=False)
         for requirement in rules.pool_required:
             if not any(map(requirement.holds, labels)):
                 what = f"no pool of this machine is {requirement.text}"
-                yield _finding(
-                    requirement.source, container, what, _advice(requirement.terms, labels)
-                )
+                fix = _advice(requirement.terms, labels)
+                yield finding(requirement.source, container, what, fix, is_advice=False)
 
 
 def reviewed_labels(
@@ -90,7 +90,8 @@ def reviewed_labels(
                 if key in known or key.startswith(FLAG_LABEL) or not (is_nodes or near):
                     continue
                 what = f"no pool has a label {quoted(key)}, which {asking}"
-                yield _finding(source, container, what, suggestion(key, known))
+                fix = suggestion(key, known)
+                yield finding(source, container, what, fix, is_advice=False)
 
 
 def reviewed_absences(
@@ -109,7 +110,7 @@ def reviewed_absences(
         for source, terms in written:
             told = (found for term in terms for found in _absences(term, labels))
             for what, fix in dict.fromkeys(told):
-                yield replace(_finding(source, container, what, fix), is_advice=True)
+                yield finding(source, container, what, fix)
 
 
 def reviewed_spreads(
@@ -136,7 +137,7 @@ def reviewed_spreads(
                 f"{one.text}: {idle} {noun} where its rules about pools do not let it be count,"
                 f" too: while those are empty no other one gets more than {one.max_skew}"
             )
-            yield replace(_finding(one.source, container, what, _SPREAD_FIX), is_advice=True)
+            yield finding(one.source, container, what, _SPREAD_FIX)
 
 
 def _absences(term: PoolTerm, labels: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
@@ -213,15 +214,3 @@ def _advice(terms: Sequence[PoolTerm], labels: Sequence[Mapping[str, str]]) -> s
             if not any(one.holds(found) for found in labels):
                 return f"here {one.key} is {', '.join(values[:16])}"
     return "see 'pinfold pools'"
-
-
-def _finding(source: str, owner: Container, what: str, fix: str) -> Problem:
-    key, _, line = source.rpartition(":")
-    has_line = line.isdigit()
-    return Problem(
-        where=f"{key if has_line else source} of {owner.path}",
-        what=what,
-        fix=fix,
-        line=int(line) if has_line else 0,
-        container=owner.name,
-    )

@@ -130,7 +130,7 @@ def reviewed_counts(containers: Sequence[Container], config: Config) -> Iterator
                     f"counts containers of the pod as the same: {names}. Those of one name may"
                     f" be in one {level_noun(rule.level)} while there are others without any"
                 )
-                yield _finding(rule.source, owner, what, _ONE_NAME)
+                yield finding(rule.source, owner, what, _ONE_NAME)
 
 
 def _levels_together(
@@ -288,12 +288,13 @@ def term_finding(
     term: Term, owner: Container, what: str, fix: str, *, is_advice: bool = True
 ) -> Problem:
     """A finding about a term of a container, at its place in the annotation."""
-    return _finding(term.source, owner, what, fix, is_advice=is_advice)
+    return finding(term.source, owner, what, fix, is_advice=is_advice)
 
 
-def _finding(
+def finding(
     source: str, owner: Container, what: str, fix: str, *, is_advice: bool = True
 ) -> Problem:
+    """A finding about a rule of a container. `source`: where it is written, as terms have it."""
     key, _, line = source.rpartition(":")
     has_line = line.isdigit()
     return Problem(
