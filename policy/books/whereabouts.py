@@ -53,8 +53,12 @@ class Whereabouts:
     @cached_property
     def mates(self) -> int:
         """The containers of the pen that asks, or is to begin, as a set."""
-        pen, residents, places = self._pen, self._books.affinity.residents, 0
+        pen, places = self._pen, 0
         ids = self._residents if pen is None else self._books.ledger.members(pen)
+        if not ids:
+            # Most are in none, and to ask for the residents files who came last.
+            return 0
+        residents = self._books.affinity.residents
         for container_id in ids:
             places |= residents.place(container_id)
         return places

@@ -3,7 +3,7 @@
 Few decisions are ever looked at: the choice itself needs neither, and keeping them costs memory.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
 from typing import Final, NamedTuple, TypeVar, cast
@@ -71,6 +71,8 @@ class Lineup(Struct, frozen=True, kw_only=True):
     """By pool id what would keep a strict container from its hints; empty for others."""
     rules: Mapping[int, Dropped] = field(default_factory=dict[int, Dropped])
     """By pool id the required rule that would be broken there; empty without such rules."""
+    roomy: Pools | None = None
+    """The pools that fall short of nothing, as a mask; None where nobody has looked."""
     rivals: Sequence[int] = ()
     """The pools that were as good as the one that won, up to what decided; none once packed."""
 
@@ -90,10 +92,9 @@ class Lineup(Struct, frozen=True, kw_only=True):
 
     def roomy_pools(self) -> Pools:
         """The pools that fall short of nothing, whatever else speaks against them, as a mask."""
-        found = all_pools(len(self.contest.ids))
-        for demand in self.demands:
-            found &= pools_with(demand.available, demand.wanted)
-        return found
+        return (
+            roomy_pools(self.demands, len(self.contest.ids)) if self.roomy is None else self.roomy
+        )
 
     def candidates(self) -> tuple[Rank | Dropped, ...]:
         """Ranks of the pools by id, or what spoke against one. O(pools x criteria) each time."""
@@ -176,8 +177,17 @@ class Lineup(Struct, frozen=True, kw_only=True):
                 ]
             ),
             zones=own_zones,
+            roomy=None,
             rivals=(),
         )
+
+
+def roomy_pools(demands: Iterable[Demand], size: int) -> Pools:
+    """The pools that fall short of no demand, among `size` pools, as a mask. O(pools)."""
+    found = all_pools(size)
+    for demand in demands:
+        found &= pools_with(demand.available, demand.wanted)
+    return found
 
 
 def _shared(zones: Sequence[_Zone]) -> Sequence[_Zone]:

@@ -169,6 +169,7 @@ class Placer:
         lifted = choice.lifted
         if judgement is not None:
             grant = self._narrowed(grant, choice.region)
+        if judgement is not None and not judgement.only_draws:
             cpus = choice.cpus(request, self._ledger)
             own = grant.exclusive.mask
             doubtful = choice.lost if choice.is_cleared else judgement

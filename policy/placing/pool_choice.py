@@ -20,7 +20,7 @@ from ..pools.sieve import grades, ids_of
 from ..tuning.cpu_class import misfits
 from .choice import choose_from
 from .hint_demand import objection
-from .lineup import MILLI, Demand, Lineup
+from .lineup import MILLI, Demand, Lineup, roomy_pools
 from .openings.openings import Openings
 from .rank import Column, Contest, burst_distances
 
@@ -82,12 +82,15 @@ class Chooser:
         """All pools as candidates for a request, as far as no rules are asked. O(pools)."""
         zones, room = facts.memory.zones(), ledger.room
         contest = self._contest(request, ledger, facts, zones, room.shared_milli)
+        demands = _demands(request, ledger, room.grantable_milli, contest.isolated)
+        demands = demands or self._cpu_to_run_on
         return Lineup(
             contest=contest,
             names=self._names,
-            demands=_demands(request, ledger, room.grantable_milli, contest.isolated)
-            or self._cpu_to_run_on,
+            demands=demands,
             zones=zones,
+            # With rules and without them it is asked several times.
+            roomy=roomy_pools(demands, len(self._ids)),
             strict=_objections(request, ledger, zones) if request.is_strict else {},
         )
 
@@ -211,7 +214,7 @@ class Candidates:
             rough = self._rough
             isolated = rough.contest.isolated
             demands = _exact_demands(self._request, self._ledger, rough.demands, isolated)
-            self._exact = replace(rough, demands=demands)
+            self._exact = replace(rough, demands=demands, roomy=None)
         return self._exact
 
     @cached_property

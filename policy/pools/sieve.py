@@ -7,6 +7,10 @@ them. So criteria whose values are known beforehand, or are two, are asked by ma
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import compress
+from typing import Final
+
+_FEW: Final = 8
+"""So many figures are looked for one after the other: rules draw to few pools, as a rule."""
 
 Pools = int
 """A mask of pools with a byte for each: 1 where it is in, else 0. So texts of bytes are masks."""
@@ -59,4 +63,11 @@ def best_of(pools: Pools, ranked: Iterable[Pools]) -> Pools:
 def highest_of(pools: Pools, figures: Sequence[int]) -> Pools:
     """Pools with the highest figure of them all. `figures`: by pool id, those of all pools."""
     highest = max(compress(figures, pools.to_bytes(len(figures), "little")))
-    return pools & pools_where([one == highest for one in figures])
+    count = figures.count(highest)
+    if count > _FEW:
+        return pools & pools_where([one == highest for one in figures])
+    found, at = 0, -1
+    for _ in range(count):
+        at = figures.index(highest, at + 1)
+        found |= 1 << 8 * at
+    return pools & found

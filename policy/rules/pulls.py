@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ...topology.model.machine import Level
 from ...topology.sets.bits import bits_by_count
-from ...topology.sets.cpuset import iter_bits, lowest_cpu
+from ...topology.sets.cpuset import iter_bits
 from ..pools.domains import Domains
 
 SCALE: Final = 720_720
@@ -108,7 +108,7 @@ class Pulls:
         of_level, pulling = self._weights.setdefault(level, {}), 0
         by_domains: dict[int, int] = {}
         for cpus, count in sizes.items():
-            lowest = lowest_cpu(cpus)
+            lowest = (cpus & -cpus).bit_length() - 1  # without a call: they may be many
             if cpus & holders.get(lowest, 0) != cpus or not cpus:
                 # Containers on different cpus are in the same wide domains.
                 indexes = domains.indexes(level, cpus)

@@ -89,8 +89,13 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def is_silent(self) -> bool:
         """Whether no rule says anything."""
-        is_free = not (self.own or self.barriers or self.passed or self.inside)
-        return is_free and not self.pulls and not self.pool_scores and not self.guarded
+        is_drawn = self.pulls or self.pool_scores
+        return self.only_draws and not is_drawn and not self.guarded
+
+    @property
+    def only_draws(self) -> bool:
+        """Whether no required rule says anything: no place would break any."""
+        return not (self.own or self.barriers or self.passed or self.inside)
 
     @property
     def effort(self) -> int:

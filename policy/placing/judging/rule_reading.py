@@ -34,6 +34,8 @@ from .restriction import Restriction, names_text
 from .scene import Scene, is_exempt
 from .spread_counts import SpreadCounts
 
+_FEW_RULES: Final = 4
+"""Of so many rules it is looked up one by one where their owners are."""
 _GUARD_WEIGHT: Final = 100
 """The weight of what a namespace may not require of containers of others."""
 
@@ -306,25 +308,20 @@ class RuleReading(Struct):
     ) -> tuple[tuple[Barrier, ...], tuple[Barrier, ...]]:
         """What blocks the newcomer, and what would if it were not exempt."""
         barriers: list[Barrier] = []
-        # Many rules are of the same owners: each of those pulls once, as much as all of them.
-        weights: dict[tuple[Level, BarrierOwners], int] = {}
         mates = self.whereabouts.mates
-        if matching:
+        if len(matching) > _FEW_RULES:
             self.scene.expect(matching)
         for one in matching:
-            rule = one.rule
-            parts = self.scene.owners(self._outside(one, mates) if mates else one)
+            rule, outside = one.rule, self._outside(one, mates) if mates else one
             if isinstance(rule, RequiredTerm) and rule.is_anti:
-                for part in parts:
+                for part in self.scene.owners(outside):
                     barriers.append(self._barrier(rule, part))
                 continue
             weight = self.config.hard_affinity_weight
             if isinstance(rule, PreferredTerm):
                 weight = rule.weight
-            for part in parts if weight else ():
-                weights[rule.term.level, part] = weights.get((rule.term.level, part), 0) + weight
-        for (level, part), weight in weights.items():
-            pulls.add_all(level, part.sizes, weight)
+            if weight:
+                pulls.add_all(rule.term.level, self.scene.sizes(outside), weight)
         if not barriers:
             return (), ()
         if is_exempt(self.container, self.request.cpu_type):

@@ -33,6 +33,7 @@ class Scene:
         self.whereabouts = Whereabouts(books, pen, residents)
         self._books = books
         self._crowds: dict[int | frozenset[ContainerId], Sequence[BarrierOwners]] = {}
+        self._sizes: dict[int | frozenset[ContainerId], dict[int, int]] = {}
         self._taken_up: dict[ContainerId, None] = {}
         self._present: dict[_Stance, dict[ContainerId, tuple[Container, int]]] = {}
         """Containers that hold something, with the cpus on which they are."""
@@ -54,6 +55,18 @@ class Scene:
         found = self._crowds.get(crowd)
         if found is None:
             found = self._crowds[crowd] = self._parts(one.owners)
+        return found
+
+    def sizes(self, one: StandingRule) -> Mapping[int, int]:
+        """The numbers of owners that run on the same cpus, by these; once for the same owners."""
+        crowd = one.crowd or frozenset(one.owners)
+        found = self._sizes.get(crowd)
+        if found is None:
+            found = self._sizes[crowd] = {}
+            presence = self.whereabouts.know(one.owners)
+            for cpus in map(presence.__getitem__, one.owners):
+                if cpus:
+                    found[cpus] = found.get(cpus, 0) + 1
         return found
 
     def _parts(self, owners: Mapping[ContainerId, Container]) -> Sequence[BarrierOwners]:
