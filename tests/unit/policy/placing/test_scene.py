@@ -1,5 +1,7 @@
 """Scenes: owners of standing rules, worked out for one crowd after another."""
 
+from collections import Counter
+
 from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
@@ -99,6 +101,15 @@ def test_owners_come_in_their_order_those_apart_that_insist_and_those_that_hold_
         (True, False, ["weak-2"]),
         (True, True, ["system-1"]),
     ]
+
+
+def test_owners_are_counted_by_their_cpus_whether_they_insist_or_not() -> None:
+    found = books()
+    one = crowd(found, "gone", "firm-2", "weak-2", "system-1", "firm-1")
+    of_parts = Counter(cpus for *_, some, _ in read(Scene(found), one) for cpus in some)
+
+    assert Scene(found).sizes(one) == of_parts
+    assert sum(of_parts.values()) == 4
 
 
 def test_the_path_of_an_owner_is_worded_once_for_all_rules() -> None:
