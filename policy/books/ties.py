@@ -103,16 +103,17 @@ def is_needed_whole(
     `but`: see `required_among`.
     """
     labels = container_labels(container)
-    return spans(
-        cpus,
-        [
-            one.rule.term.level
-            for one in standing.requiring([container])
-            for owner in _owners(one, but)[:1]
-            if one.rule.term.includes(owner, container, labels)
-        ],
-        domains,
-    )
+    in_several: dict[Level, bool] = {}
+    # They may be many, of few levels, and the first one decides.
+    for one in standing.requiring([container]):
+        term = one.rule.term
+        if term.level not in in_several:
+            in_several[term.level] = spans(cpus, (term.level,), domains)
+        if in_several[term.level]:
+            owner = next((own for owner_id, own in one.owners.items() if owner_id != but), None)
+            if owner is not None and term.includes(owner, container, labels):
+                return True
+    return False
 
 
 def _owners(rule: StandingRule, but: ContainerId | None) -> Sequence[Container]:
