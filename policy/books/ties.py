@@ -1,8 +1,7 @@
 """Ties of residents: required rules, their own or others', that hold them to their cpus."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from functools import reduce
+from collections.abc import Collection, Iterable
 
 from ...topology.model.machine import Level
 from ..model.container import Container, ContainerId
@@ -10,9 +9,7 @@ from ..model.grant import Grant
 from ..pools.domains import Domains
 from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm
 from ..rules.podaffinity.standing_rules import StandingRule, StandingRules
-from ..rules.podaffinity.term import container_labels, is_same_instance
-from ..rules.podaffinity.term_selection import instances, select_included
-from ..rules.residents import Residents
+from ..rules.podaffinity.term import container_labels
 
 
 def is_tied(container: Container, grant: Grant, standing: StandingRules) -> bool:
@@ -22,37 +19,6 @@ def is_tied(container: Container, grant: Grant, standing: StandingRules) -> bool
     if grant.within is not None or is_held(standing.of(container.id)):
         return True
     return any(isinstance(one.rule, RequiredTerm) for one in standing.matching(container))
-
-
-def required_among(
-    container_ids: Iterable[ContainerId],
-    standing: StandingRules,
-    residents: Residents,
-    but: ContainerId | None = None,
-) -> Sequence[ContainerId]:
-    """The residents among some that others must be with, see `StandingRules.is_required`.
-
-    O(rules that require one of them), however many they are. `but`: a container whose own rules do
-    not count.
-    """
-    containers = [residents.container(one) for one in container_ids]
-    if len(containers) == 1 and but is None:
-        # The first such rule decides, and what it decides is known.
-        return [one.id for one in containers if standing.is_required(one)]
-    places = [residents.place(one.id) for one in containers]
-    asked, required = reduce(int.__or__, places, 0), 0
-    for one in standing.requiring(containers):
-        owners = _owners(one, but)
-        if not owners:
-            continue
-        owner = owners[0]
-        # Most rules are about none of these, and who owns those does not matter.
-        some = select_included(residents, owner, one.rule.term) & asked
-        if some and all(is_same_instance(owner, other) for other in owners[1:]):
-            # Nobody must be with itself.
-            some &= ~instances(residents, owner)
-        required |= some
-    return [one.id for one, place in zip(containers, places, strict=True) if place & required]
 
 
 def followers_of(
@@ -100,7 +66,7 @@ def is_needed_whole(
 ) -> bool:
     """Whether others must be with a container in a domain, and it is in several, on these cpus.
 
-    `but`: see `required_among`.
+    `but`: see `RequiredResidents`.
     """
     labels = container_labels(container)
     in_several: dict[Level, bool] = {}
@@ -114,10 +80,6 @@ def is_needed_whole(
             if owner is not None and term.includes(owner, container, labels):
                 return True
     return False
-
-
-def _owners(rule: StandingRule, but: ContainerId | None) -> Sequence[Container]:
-    return [owner for owner_id, owner in rule.owners.items() if owner_id != but]
 
 
 def spans(cpus: int, levels: Iterable[Level], domains: Domains) -> bool:

@@ -6,7 +6,8 @@ from typing import Final
 from ....topology.model.machine import Level
 from ...books.books import Books
 from ...books.cpu_ledger import Ledger
-from ...books.ties import followers_of, is_needed_whole, needs_all, required_among, spans
+from ...books.required_residents import RequiredResidents
+from ...books.ties import followers_of, is_needed_whole, needs_all, spans
 from ...model.container import ContainerId
 from ...model.grant import Grant
 from ...model.request import CpuType
@@ -56,6 +57,8 @@ class Crowds:
         """The newcomer where it must be with somebody: the rules of all are known, and those of its
         own that it gives up hold nobody."""
         self._with_held = with_held
+        self._required: RequiredResidents | None = None
+        """None: nobody was asked about yet."""
         self.movable: dict[ContainerId, frozenset[Level]] = {}
         """Containers that can make way, or their pens, with the levels at which rules say so."""
         self._can: dict[ContainerId, bool] = {}
@@ -171,7 +174,9 @@ class Crowds:
         books, ledger, grants = self._books, self._books.ledger, self._books.ledger.grants
         standing, domains, residents = books.standing, books.domains, books.affinity.residents
         found: set[ContainerId] = set()
-        for one in required_among(container_ids, standing, residents, self._owner):
+        if self._required is None:
+            self._required = RequiredResidents(standing, residents, self._owner)
+        for one in self._required.among(container_ids):
             cpus, container = standing_cpus(pen or grants[one], ledger), residents.container(one)
             is_twin = one in self._twins
             if not is_twin or is_needed_whole(container, cpus, standing, domains, self._owner):

@@ -19,7 +19,8 @@ from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
 from ...books.cpu_ledger import Ledger
 from ...books.narrowed_shares import NarrowedShares
-from ...books.ties import needs_all, required_among
+from ...books.required_residents import RequiredResidents
+from ...books.ties import needs_all
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId
 from ...pools.domains import Domains
@@ -373,7 +374,7 @@ def may_make_way(held: Iterable[ContainerId], books: Books) -> Sequence[Containe
         return list(members)
     # Of all together: the same rules may require many of them.
     everyone = [one for some in members.values() for one in some]
-    required = {*required_among(everyone, standing, books.affinity.residents)}
+    required = {*RequiredResidents(standing, books.affinity.residents).among(everyone)}
     return [one for one, inside in members.items() if required.isdisjoint(inside)]
 
 
