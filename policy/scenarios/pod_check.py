@@ -35,11 +35,16 @@ from ..manifests.annotation_lint import Finding, WrittenPod
 from ..manifests.manifest import pod_of
 from ..manifests.pod_spec import PodSpec
 from ..manifests.rules_between_pods import CountDomains, ReviewedPod, rules_between
-from ..model.container import Container, ContainerId, Pod
+from ..model.container import Container, ContainerId, Pod, QosClass
 from ..model.grant import Dropped, Refusal
-from ..pens.pen_name import wished_pen
-from ..pens.pen_slices import unheeded_cold_start, unheeded_whole_cpus
-from ..placing.classifier import Classifier, grave_problems
+from ..pens.pen_name import PenName, is_outside, pen_by_numbers, wished_pen
+from ..pens.pen_slices import (
+    slice_size,
+    unheeded_cold_start,
+    unheeded_whole_cpus,
+    unheeded_wish,
+)
+from ..placing.classifier import Classified, Classifier, grave_problems
 from ..placing.judging.rule_reading import ABSENT, ABSENT_OF_ALL
 from ..pools.domains import Domains
 from ..pools.pool_labels import pool_labels
@@ -162,30 +167,26 @@ class PodCheck:
             yield from problems
         # A decision tells of the first problems; whoever asks here wants to know them all.
         classifier = Classifier(config, machine=self._machine, problems_max=sys.maxsize)
-        whole_milli = 0 if pod.resources is None else pod.resources.cpu_request_milli
+        specs = (*spec.init_containers, *spec.containers)
+        lasting = [it for one, it in zip(specs, containers, strict=True) if one.keeps_running]
         loose: set[ContainerId] = set()
         for container in containers:
             classified = classifier.classify(container)
             yield from classified.problems
             preferences = parse_preferences(container)
             yield from self._idle_hints(container, preferences)
-            pen = wished_pen(container, preferences)
+            pen = _pen_of(container, preferences, lasting)
             if pen is None and not classified.rules:
                 loose.add(container.id)
             if pen is not None and preferences.cold_start_ns:
                 yield unheeded_cold_start(container, is_group=pen.is_group)
-            is_shared = pen is not None and not pen.is_group and whole_milli % 1000
-            request = classified.request
-            if is_shared and request.exclusive and preferences.exclusive is None:
-                yield unheeded_whole_cpus(container, whole_milli)
+            if pen is not None:
+                yield from _shared_cpus(container, classified, pen)
         yield from unmatched_rules(containers, is_symmetric=config.symmetric_affinity)
         for container in containers:
             yield from placement_rules(container, config)[1]
         nest = None if self._domains is None else self._domains.nest
         yield from reviewed_rules(containers, config, nest)
-        specs = (*spec.init_containers, *spec.containers)
-        pairs = zip(specs, containers, strict=True)
-        lasting = [container for one, container in pairs if one.keeps_running]
         yield from reviewed_mates(lasting, config)
         yield from reviewed_counts(lasting, config)
         yield from reviewed_footprint([one for one in lasting if one.id in loose], config)
@@ -273,6 +274,31 @@ class PodCheck:
                 engine.remove(container.id)
         for container in containers:
             engine.remove(container.id)
+
+
+def _pen_of(
+    container: Container, preferences: Preferences, lasting: Sequence[Container]
+) -> PenName | None:
+    """The pen that a container is in once all of its pod run: those are the `lasting` ones."""
+    wished = wished_pen(container, preferences)
+    if wished is not None or container not in lasting:
+        return wished
+    others = [one for one in lasting if one is not container and not is_outside(one)]
+    return pen_by_numbers(container, others, container.pod.resources)
+
+
+def _shared_cpus(container: Container, classified: Classified, pen: PenName) -> Iterator[Problem]:
+    """What a container that would have cpus for itself does not get in its pen."""
+    whole = container.pod.resources
+    milli = 0 if whole is None else whole.cpu_request_milli
+    is_own = container.pod.qos is QosClass.GUARANTEED and not milli % 1000
+    if is_own and slice_size(pen, container, classified, whole):
+        return
+    problem = unheeded_wish(container, is_group=pen.is_group)
+    if problem is not None:
+        yield problem
+    elif classified.request.exclusive and milli % 1000 and not pen.is_group:
+        yield unheeded_whole_cpus(container, milli)
 
 
 def _waits(decision: Decision) -> bool:

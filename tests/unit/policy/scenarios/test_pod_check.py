@@ -182,6 +182,69 @@ def test_whole_cpus_that_are_shared_in_the_set_of_the_pod_are_told(
     ]
 
 
+OF_THE_POD = """\
+  resources: {limits: {cpu: SIZE, memory: 1Gi}, requests: {cpu: SIZE, memory: 1Gi}}
+  containers:
+  - name: web
+    resources: {limits: {cpu: 2, memory: 1Mi}}
+  - name: db
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "wish", "is_told"),
+    [
+        pytest.param("2500m", "a.b/e: f", True, id="a set of 2500m"),
+        pytest.param("3", "a.b/e: f", False, id="a set of whole ones"),
+        pytest.param(
+            "2500m",
+            'pod-pool.pinfold.dev/container.web: "false"',
+            False,
+            id="a container outside the set",
+        ),
+    ],
+)
+def test_whole_cpus_that_are_shared_in_a_pod_with_resources_of_its_own_are_told(
+    size: str, wish: str, *, is_told: bool
+) -> None:
+    text = POD.partition("  containers:")[0].replace("ANNOTATION", wish)
+    found = list(lint_manifests(text + OF_THE_POD.replace("SIZE", size), PodCheck(None, None)))
+    assert [one.problem.what for one in found] == is_told * [
+        "it shares its cpus, since its pod's set of 2500m is not of whole ones"
+    ]
+
+
+def test_a_cold_start_in_a_pod_with_resources_of_its_own_is_told() -> None:
+    text = POD.partition("  containers:")[0].replace("ANNOTATION", COLD)
+    found = list(lint_manifests(text + OF_THE_POD.replace("SIZE", "3"), PodCheck(None, None)))
+    assert ["no cold start" in one.problem.what for one in found] == [True]
+
+
+OWN = 'exclusive.pinfold.dev/container.web: request\n    pod-pool.pinfold.dev/pod: "true"'
+
+
+@pytest.mark.parametrize(
+    ("wish", "web", "is_told"),
+    [
+        pytest.param(OWN, WHOLE, True, id="a set of 2500m"),
+        pytest.param(OWN, "{cpu: 2}", True, id="a pod whose containers share"),
+        pytest.param(OWN, "{cpu: 2500m, memory: 1Mi}", False, id="a set of whole ones"),
+        pytest.param(OWN.partition("\n")[0], WHOLE, False, id="no set"),
+        pytest.param(
+            OWN.replace('pod-pool.pinfold.dev/pod: "true"', "group.pinfold.dev/pod: herd"),
+            WHOLE,
+            True,
+            id="a group, which only shares",
+        ),
+    ],
+)
+def test_a_wish_for_cpus_of_its_own_in_a_set_that_is_shared_is_told(
+    wish: str, web: str, *, is_told: bool
+) -> None:
+    found = [one for one in lint(wish, web) if "no cpus of its own: it shares those of" in one]
+    assert len(found) == is_told
+
+
 DEVICES = "advice: {} of default/shop/web: the kubelet's devices count only where"
 
 
