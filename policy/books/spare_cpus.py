@@ -115,10 +115,17 @@ class SpareCpus:
             self._kept.check(self._anew())
 
     def settled(self, cpus: int, count: int) -> int:
-        """Cpus as of `takeable`, whatever was asked before. O(sets of cpus) when first asked."""
+        """Cpus as of `takeable`, whatever was asked before. O(sets of cpus) when first asked.
+
+        But where so many are not found otherwise, those that were: a place is chosen by them.
+        """
         if self._fresh is None or self._fresh[0] != self._version:
             self._fresh = self._version, self._anew()
-        return self._fresh[1].spared_apart(cpus, count)
+        found = self._fresh[1].spared_apart(cpus, count)
+        if found.bit_count() >= count or self._kept is None:
+            return found
+        known = self.takeable(cpus, count, or_fewer=False)
+        return known if known.bit_count() >= count else found
 
     def takeable(self, cpus: int, count: int, *, or_fewer: bool = True) -> int:
         """A mask of some of these cpus that may be taken all at once: so many if there are.

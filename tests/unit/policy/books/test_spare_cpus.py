@@ -36,6 +36,25 @@ def is_room(free: int, shares: Mapping[int, int], asking: Mapping[int, int]) -> 
     return all(cpus & free for cpus in asking)
 
 
+def test_cpus_that_were_found_once_are_found_whatever_was_asked_before() -> None:
+    """Of cpu 2 two crowds have a part: without it neither of them can spare another one."""
+    ledger = ledger_of()
+    for name, within, milli in (
+        ("a", "4-5,7", 1500),
+        ("b", "2,4-5,7", 600),
+        ("c", "9,12-15", 3200),
+        ("d", "2,9,12-15", 1000),
+    ):
+        ledger.add(narrowed(name, ROOT, within, milli))
+    spare, cpus = ledger.spare_cpus, CpuSet.parse("2,4,7,9,12-15").mask
+    assert spare.settled(cpus, 2) == CpuSet.parse("2").mask
+    for one in ("4", "12"):
+        assert spare.takeable(CpuSet.parse(one).mask, 1)
+    both = spare.takeable(cpus, 2)
+    assert both == CpuSet.parse("4,12").mask
+    assert spare.settled(cpus, 2) == both
+
+
 def parts(cpus: int) -> Iterator[int]:
     """All sets of some of these cpus."""
     one = cpus
