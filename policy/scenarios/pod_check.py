@@ -189,7 +189,8 @@ class PodCheck:
         yield from reviewed_rules(containers, config, nest)
         yield from reviewed_mates(lasting, config)
         yield from reviewed_counts(lasting, config)
-        yield from reviewed_footprint([one for one in lasting if one.id in loose], config)
+        masks = None if self._domains is None else self._domains.masks
+        yield from reviewed_footprint([one for one in lasting if one.id in loose], config, masks)
         if self._machine is None:
             yield from reviewed_labels(containers, config, is_nodes=self._config is not None)
             yield from reviewed_absences(containers, config)

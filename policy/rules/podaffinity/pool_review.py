@@ -1,7 +1,7 @@
 """Reviews of rules about pools: names and labels that no pool has, of one machine or of any."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ....topology.model.machine import Level
@@ -17,7 +17,7 @@ from ...text.errors import Problem
 from ...text.suggestion import nearest, suggestion
 from .own_rules import POOL_NAME_KEY
 from .pool_term import PoolExpression, PoolTerm
-from .rule_review import finding
+from .rule_review import Masks, finding
 from .rule_text import placement_rules
 
 _LEVELS: Final = ("socket", "die", "numa", "l3")
@@ -27,8 +27,6 @@ _WIDER: Final = {level: ("system", *_LEVELS[:at]) for at, level in enumerate(_LE
 _DIGITS: Final = re.compile(r"[0-9]+")
 _POOLS_SHOWN: Final = 16
 _SPREAD_FIX: Final = "raise 'maxSkew', or keep them apart by podAntiAffinity"
-Masks = Callable[[Level], Sequence[int]]
-"""The domains of a level of a machine."""
 _ALIKE: Final = 0.75
 """Labels of which so much is the same are slips of one another."""
 

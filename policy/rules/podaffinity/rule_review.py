@@ -1,6 +1,6 @@
 """Reviews of a pod's placement rules: what is redundant, contradictory or one-sided in them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -10,7 +10,7 @@ from ....topology.model.machine import Level
 from ...configuration.config import Config, OnUnsatisfiable
 from ...model.container import Container, PodId
 from ...model.level_name import level_noun
-from ...model.selector_operator import LabelOperator
+from ...model.selector_operator import LabelOperator, PoolOperator
 from ...text.errors import Problem
 from .label_selector import LabelRequirement, LabelSelector
 from .rule_set import PlacementRules, RequiredTerm
@@ -26,6 +26,8 @@ _INNER: Final[Mapping[Level, frozenset[Level]]] = {
     Level.CORE: frozenset[Level](),
 }
 """Levels whose domains lie inside those of a level on almost every machine; NUMA and L3 differ."""
+Masks = Callable[[Level], Sequence[int]]
+"""The domains of a level of a machine."""
 Nest = Callable[[Level, Level], bool]
 """Whether each domain of a level is in one of another level, on a machine."""
 
@@ -83,11 +85,14 @@ def reviewed_mates(containers: Sequence[Container], config: Config) -> Iterator[
                 yield term_finding(term, owner, what, _OTHER_PODS)
 
 
-def reviewed_footprint(containers: Sequence[Container], config: Config) -> Iterator[Problem]:
+def reviewed_footprint(
+    containers: Sequence[Container], config: Config, masks: Masks | None = None
+) -> Iterator[Problem]:
     """Advice about pods that keep apart from each other, and may lie in more domains than one.
 
     A rule's unit is the container: a sidecar elsewhere keeps other pods out of one domain more.
-    `containers`: those of the pod that run at the same time, each where it likes to be.
+    `containers`: those of the pod that run at the same time, each where it likes to be. `masks`:
+    the domains of a machine, where there is one.
     """
     rules = [placement_rules(container, config)[0] for container in containers]
     near = _levels_together(containers, rules)
@@ -97,6 +102,9 @@ def reviewed_footprint(containers: Sequence[Container], config: Config) -> Itera
             inner = _INNER[term.level]
             # Neither a cluster nor a core is a place for a whole pod.
             if Level.CLUSTER not in inner or near & {term.level, *inner} or term.source in told:
+                continue
+            is_single = masks is not None and len(masks(term.level)) == 1
+            if is_single or all(_is_in_one(one, {term.level, *inner}) for one in rules):
                 continue
             if any(_is_about_others_alone(term, owner, one) for one in containers):
                 told.add(term.source)
@@ -145,6 +153,17 @@ def _levels_together(
             term.level for term in terms if any(term.matches(owner, one) for one in containers)
         }
     return frozenset(found)
+
+
+def _is_in_one(rules: PlacementRules, levels: Collection[Level]) -> bool:
+    """Whether rules about pools name a pool, or a domain of one of these levels."""
+    names = [level.value for level in levels]
+    return rules.pool_name is not None or any(
+        each.key in names and each.operator is PoolOperator.IN and len(each.values) == 1
+        for one in rules.pool_required
+        if len(one.terms) == 1
+        for each in one.terms[0].expressions
+    )
 
 
 def _is_about_others_alone(term: Term, owner: Container, mate: Container) -> bool:

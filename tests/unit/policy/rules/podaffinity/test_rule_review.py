@@ -130,6 +130,37 @@ def test_pods_that_fill_more_domains_than_they_need_are_told(
     assert not list(reviewed_footprint(pod[:1], Config()))
 
 
+@pytest.mark.parametrize(
+    ("wish", "is_told"),
+    [
+        pytest.param({"pool-name": "NUMA node #1"}, False, id="in one pool"),
+        pytest.param({"pool-selector": "numa=1"}, False, id="in the pools of one NUMA node"),
+        pytest.param({"pool-selector": "socket=1"}, True, id="in those of a socket"),
+        pytest.param({"pool-selector": "kind=numa"}, True, id="in some NUMA node"),
+    ],
+)
+def test_a_pod_that_is_bound_to_one_domain_does_not_fill_more_of_them(
+    wish: Mapping[str, str], *, is_told: bool
+) -> None:
+    text = rules(apart=f"{WEB}, topologyKey: numa, mismatchLabelKeys: [pod.uid]")
+    told = {f"{key}.pinfold.dev/pod": value for key, value in wish.items()}
+    annotations = {"affinity.pinfold.dev/pod": text, **told}
+    pod = [container(one, labels={"app": "web"}, annotations=annotations) for one in ("main", "x")]
+    assert len(list(reviewed_footprint(pod, Config()))) == is_told
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_pod_fills_no_more_domains_than_a_machine_has(count: int) -> None:
+    annotations = {
+        "affinity.pinfold.dev/pod": rules(
+            apart=f"{WEB}, topologyKey: numa, mismatchLabelKeys: [pod.uid]"
+        )
+    }
+    pod = [container(one, labels={"app": "web"}, annotations=annotations) for one in ("main", "x")]
+    found = list(reviewed_footprint(pod, Config(), lambda _: range(count)))
+    assert len(found) == count - 1
+
+
 def test_a_container_that_keeps_apart_from_its_own_like_alone_fills_one_domain() -> None:
     term = "labelSelector: {matchLabels: {container.name: main}}, topologyKey: numa"
     text = rules(apart=f"{term}, mismatchLabelKeys: [pod.uid]")
