@@ -115,6 +115,25 @@ def test_of_a_full_set_so_much_is_left_until_something_is_given_back(
     assert other.left(0, 0x0F, 1000) == 300
 
 
+@pytest.mark.parametrize(
+    ("cpus", "count"),
+    [
+        pytest.param(0b1111, 1, id="of a full set what is left, in whole cpus"),
+        pytest.param(0b1, 1, id="no more than there are"),
+        pytest.param(0b11_0000, 0, id="none where too much is promised"),
+        pytest.param(0b11_1100_1111, 5, id="and all that are in no such set"),
+    ],
+)
+def test_of_full_sets_so_many_cpus_may_be_taken_at_most(
+    monkeypatch: pytest.MonkeyPatch, cpus: int, count: int
+) -> None:
+    monkeypatch.setattr(full_sets, "_NARROW_MAX", 0)
+    full = FullSets()
+    full.note(0b1111, 0b1111, 1900)
+    full.note(0b11_0000, 0b11_0000, -300)
+    assert full.whole_left(cpus) == count
+
+
 def test_so_many_sets_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(full_sets, "_NARROW_MAX", 0)
     full = FullSets()

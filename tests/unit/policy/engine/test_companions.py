@@ -213,6 +213,35 @@ def test_a_follower_makes_way_for_whom_it_must_be_with_once_that_is_back() -> No
     engine.check()
 
 
+def test_a_follower_makes_way_for_one_that_keeps_apart_from_it_by_itself() -> None:
+    engine = engine_of("numa:2 core:4 thread:2 mem:4G")
+    rules = apart(term("core", "follower"))
+    friend = container_of("friend", 4, rules, fails=True, shares=True, annotations=ONE_NODE)
+    follower = container_of("follower", 0.5, near(term("numa", "friend")), fails=True)
+    assert placed(engine, friend) == "8-15"
+    assert placed(engine, follower) == "8-9"
+    engine.stop(friend.id)
+    engine.remove(friend.id)
+    assert cpus(engine, follower) == "8-15"
+    assert placed(engine, replace(friend, id=ContainerId("again"))) == "10-15"
+    assert cpus(engine, follower) == "8-9"
+
+
+def test_a_follower_that_must_be_in_a_pool_makes_no_way() -> None:
+    engine = engine_of("core:4 thread:2 mem:4G")
+    first = container_of("friend", 0.5)
+    annotations = {"pool-selector.pinfold.dev/pod": "numa=0"}
+    follower = container_of("follower", 0.5, CLOSE_BUT_APART, fails=True, annotations=annotations)
+    placed(engine, first)
+    placed(engine, follower)
+    engine.stop(first.id)
+    engine.remove(first.id)
+    before = cpus(engine, follower)
+    newcomer = container_of("new", 4, app="friend", shares=True)
+    assert "required rules leave no room" in reason(engine.create(newcomer))
+    assert cpus(engine, follower) == before == "1-7"
+
+
 @pytest.mark.parametrize(
     ("others", "makes_way"),
     [
