@@ -112,10 +112,19 @@ def test_rules_that_may_hold_or_are_told_otherwise_are_not_told_as_broken(text: 
     assert not any("even alone" in one for one in lint(text, *ON_THEM))
 
 
-def spread(level: str, when: str = "DoNotSchedule") -> Mapping[str, Any]:
-    everybody: Mapping[str, str] = {}
+def test_what_is_told_otherwise_of_one_container_is_told_of_another_one_as_broken() -> None:
+    names = {"c0": "NUMA node #9", "c1": "NUMA node #1"}
+    told = {f"pool-name.pinfold.dev/container.{key}": name for key, name in names.items()}
+    text = pod({}, 1, 5).replace('"annotations": {}', f'"annotations": {json.dumps(told)}')
+    (found,) = [one for one in lint(text, *ON_THEM) if "even alone" in one]
+    assert found.startswith("advice: default/web/c1: even alone it breaks a required rule")
+
+
+def spread(
+    level: str, when: str = "DoNotSchedule", labels: Mapping[str, str] | None = None
+) -> Mapping[str, Any]:
     rule = {"maxSkew": 1, "topologyKey": level, "whenUnsatisfiable": when}
-    return {"topologySpread": [{**rule, "labelSelector": everybody}]}
+    return {"topologySpread": [{**rule, "labelSelector": {"matchLabels": labels or {}}}]}
 
 
 @pytest.mark.parametrize(
@@ -133,6 +142,11 @@ def spread(level: str, when: str = "DoNotSchedule") -> Mapping[str, Any]:
         ),
         pytest.param(pod(spread("numa"), 1, pool_selector="kind=numa"), "", id="none is left out"),
         pytest.param(pod(spread("numa"), 1), "", id="it may be in any pool"),
+        pytest.param(
+            pod(spread("numa", labels={"app": "db"}), 1, pool_selector="socket=1"),
+            "",
+            id="it counts others alone",
+        ),
         pytest.param(
             pod(spread("numa", "ScheduleAnyway"), 1, pool_selector="socket=1"), "", id="a wish"
         ),

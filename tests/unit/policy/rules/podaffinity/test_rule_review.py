@@ -131,6 +131,33 @@ def test_pods_that_fill_more_domains_than_they_need_are_told(
 
 
 @pytest.mark.parametrize(
+    ("section", "is_told"),
+    [
+        pytest.param("podAffinity:\n", False, id="together"),
+        pytest.param("", True, id="apart, as what is required of other pods"),
+    ],
+)
+def test_a_pod_that_prefers_to_be_together_follows_the_advice(
+    section: str, *, is_told: bool
+) -> None:
+    term = "labelSelector: {}, scope: pod, topologyKey: numa"
+    wish = f"- weight: 100\n    podAffinityTerm: {{{term}}}"
+    apart = rules(apart=f"{WEB}, topologyKey: numa, mismatchLabelKeys: [pod.uid]")
+    text = f"{apart}{section}  {PREFERRED_FIELD}:\n  {wish}\n"
+    annotations = {"affinity.pinfold.dev/pod": text}
+    pod = [container(one, labels={"app": "web"}, annotations=annotations) for one in ("main", "x")]
+    assert len(list(reviewed_footprint(pod, Config()))) == is_told
+
+
+def test_preferred_affinity_keeps_no_containers_apart() -> None:
+    wish = "- weight: 1\n    podAffinityTerm: {labelSelector: {}, topologyKey: core}"
+    text = f"podAffinity:\n  {PREFERRED_FIELD}:\n  {wish}\n"
+    annotations = {"affinity.pinfold.dev/pod": text}
+    pod = [container(one, annotations=annotations) for one in ("main", "log")]
+    assert not list(reviewed_mates(pod, Config()))
+
+
+@pytest.mark.parametrize(
     ("wish", "is_told"),
     [
         pytest.param({"pool-name": "NUMA node #1"}, False, id="in one pool"),
