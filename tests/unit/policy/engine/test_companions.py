@@ -188,6 +188,21 @@ def test_a_friend_stays_where_it_would_not_be_beside_whom_it_makes_way_for() -> 
     assert cpus(engine, FRIEND) == "16-31"
 
 
+def test_a_friend_leaves_some_cores_and_not_all_of_a_node_to_whom_must_be_with_it() -> None:
+    """The other NUMA node is that of a stranger, which keeps apart from the newcomer."""
+    engine = engine_of("numa:2 core:4 thread:2 mem:4G")
+    stranger = container_of("stranger", 2, apart(term("numa", "it")), shares=True)
+    assert placed(engine, stranger) == "8-15"
+    annotations = {"unlimited-burstable.resource-policy.nri.io/pod": "socket"}
+    friend = container_of("friend", 0.1, annotations=annotations)
+    assert placed(engine, friend) == "1-15"
+    in_a_node = {"pool-selector.pinfold.dev/pod": "kind=numa"}
+    it = container_of("it", 4, CLOSE_BUT_APART, shares=True, fails=True, annotations=in_a_node)
+    assert placed(engine, it) == "1-5"
+    assert cpus(engine, friend) == "6-15"
+    assert not engine.decisions[it.id].unmet
+
+
 FOLLOWER = container_of("follower", 0.5, CLOSE_BUT_APART, fails=True)
 ONE_NODE = {"unlimited-burstable.resource-policy.nri.io/pod": "numa"}
 
