@@ -132,8 +132,8 @@ def reviewed_spreads(
                 continue
             noun = f"{level_noun(one.level)}{'s' * (idle != 1)}"
             what = (
-                f"{one.text}: {idle} {noun} where its rules about pools do not let it be count,"
-                f" too: while those are empty no other one gets more than {one.max_skew}"
+                f"{one.text}: it counts {idle} {noun} as well in which its rules about pools do"
+                f" not let it be: while those are empty no other one gets more than {one.max_skew}"
             )
             yield finding(one.source, container, what, _SPREAD_FIX)
 
