@@ -167,7 +167,7 @@ def plan_replacement(
             reasons += f"; where that would hold others do not: {kept}"
         return _failure(f"no place is better: {reasons or 'its rules hold where it is'}")
     grant = placement.booking.grant
-    if harm := _harm(party, grant, books, can_follow=bool(told) or not mends_told):
+    if harm := _harm(party, grant, books, can_follow=not mends_told):
         return _failure(harm)
     wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
     offer = books.memory.offer(wanted, replaces=held.container_id)

@@ -8,6 +8,8 @@ from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan,
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant, Refusal
 from tests.unit.policy.engine.ruled_pods import (
+    IGNORED,
+    LASTING,
     NEVER,
     apart,
     container_of,
@@ -92,6 +94,17 @@ def test_a_rule_is_mended_inside_of_a_pool() -> None:
     assert move.before.pool == move.after.pool
     carried_out(engine, plan)
     assert not any(engine.decisions[one].unmet for one in engine.grants)
+
+
+@pytest.mark.parametrize("when", [IGNORED, LASTING])
+def test_a_rule_is_not_mended_by_leaving_one_that_must_be_with_its_owner(when: str) -> None:
+    engine = engine_of(NODES, "cpuset:0")
+    placed(engine, sheep := container_of("sheep", 0.5, apart(term("numa", "wolf"))))
+    placed(engine, container_of("lamb", 0.5, {"podAffinity": {when: [term("numa", "sheep")]}}))
+    here = {"pool-name.pinfold.dev/pod": engine.decisions[sheep.id].pool}
+    placed(engine, container_of("wolf", 0.5, fails=True, annotations=here))
+    assert engine.decisions[sheep.id].unmet
+    assert rebalance(engine.snapshot()).moves == ()
 
 
 def test_nothing_is_moved_where_no_place_is_better() -> None:
