@@ -167,7 +167,7 @@ def plan_replacement(
             reasons += f"; where that would hold others do not: {kept}"
         return _failure(f"no place is better: {reasons or 'its rules hold where it is'}")
     grant = placement.booking.grant
-    if harm := _harm(party, grant, books, can_follow=not mends_told):
+    if harm := _harm(party, grant, books, None if mends_told else roster):
         return _failure(harm)
     wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
     offer = books.memory.offer(wanted, replaces=held.container_id)
@@ -285,10 +285,10 @@ def _with_memory(placement: Placement, offer: Offer, decided_by: str) -> Placeme
     )
 
 
-def _harm(party: Party, grant: Grant, books: Books, *, can_follow: bool) -> str:
+def _harm(party: Party, grant: Grant, books: Books, followers: Roster | None) -> str:
     """The rules of others that a party would break by leaving, for people; empty without any."""
-    if followers := _left_alone(party, grant, books, can_follow=can_follow):
-        return f"{followers} must be with it"
+    if lonely := _left_alone(party, grant, books, followers):
+        return f"{lonely} must be with it"
     counting = counting_rules(party.containers.values(), books)
     if counting is None:
         return f"more than {COUNTING_MAX} different spread rules may count it"
@@ -297,10 +297,10 @@ def _harm(party: Party, grant: Grant, books: Books, *, can_follow: bool) -> str:
     return ""
 
 
-def _left_alone(party: Party, grant: Grant, books: Books, *, can_follow: bool) -> str:
+def _left_alone(party: Party, grant: Grant, books: Books, followers: Roster | None) -> str:
     """The residents that must be with a party, are, and would not follow it; for people.
 
-    `can_follow`: whether those do whose rules are required during execution, too.
+    `followers`: of whom those do whose rules are required during execution, if they may be moved.
     """
     standing, domains = books.standing, books.domains
     before, after = _presence(party, books), _presence_after(grant, books)
@@ -309,13 +309,21 @@ def _left_alone(party: Party, grant: Grant, books: Books, *, can_follow: bool) -
         for one in standing.matching(container):
             if not isinstance(rule := one.rule, RequiredTerm) or rule.is_anti:
                 continue
-            if can_follow and is_lasting(rule):
-                continue
             for owner_id, owner in one.owners.items():
+                if followers and is_lasting(rule) and _can_follow(owner_id, books, followers):
+                    continue
                 around = domains.covering(rule.term.level, books.reach(owner_id))
                 if owner_id not in party.members and around & before and not around & after:
                     found[owner_id] = owner
     return names_text(tuple(found.values()))
+
+
+def _can_follow(container_id: ContainerId, books: Books, roster: Roster) -> bool:
+    """Whether a container may be moved while it runs, as far as it says itself."""
+    request = roster.classified[container_id].request
+    wish = parse_preferences(roster.containers[container_id]).move
+    held = books.ledger.grants[container_id]
+    return wish is not MovePreference.NEVER and not bound_to_place(held, request)
 
 
 def _presence_after(grant: Grant, books: Books) -> int:

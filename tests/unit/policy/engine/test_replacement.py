@@ -178,6 +178,15 @@ def test_a_follower_that_follows_does_not_hold_anybody() -> None:
     assert node(engine, fan) == node(engine, shy)
 
 
+def test_a_follower_that_refuses_to_be_moved_holds_whom_it_must_be_with() -> None:
+    engine = engine_of(NODES)
+    placed(engine, shy := container_of("shy", 1, lasting(apart(term("numa", "wolf")))))
+    placed(engine, container_of("fan", 1, lasting(near(term("numa", "shy"))), annotations=NEVER))
+    (number,) = node(engine, shy)
+    placed(engine, container_of("wolf", 1, fails=True, annotations=pool(number)))
+    assert "default/fan/main must be with it" in reason(engine.place_anew(shy.id))
+
+
 def test_who_refuses_to_be_moved_is_not_moved() -> None:
     engine = engine_of(NODES)
     rules = lasting(apart(term("numa", "wolf")))
