@@ -54,8 +54,9 @@ class Resizer:
         `needed`: masks of its own cpus, of each of which it keeps one if it can. `left`: the ledger
         once it has given back its share, where it is planned several times.
         """
-        # What it gives back is free for itself first.
-        left = self._ledger.without_share(held) if left is None else left
+        # What it gives back is free for itself first. A pen may be planned narrower than it is.
+        booked = self._ledger.pens.get(held.container_id, held)
+        left = self._ledger.without_share(booked) if left is None else left
         if request.exclusive > len(held.exclusive):
             # Which cpus it can have must not depend on what was asked before.
             left.spare_cpus.restart()

@@ -282,3 +282,20 @@ def test_a_pen_is_as_narrow_as_it_was_only_where_that_keeps_a_rule() -> None:
     assert cpus(engine, members[1]) == CpuSet.parse("1-7")
     create(engine, again := replace(members[0], id=ContainerId("again")))
     assert {cpus(engine, one) for one in (again, members[1])} == {CpuSet.parse("1-7")}
+
+
+def test_who_comes_back_to_a_pen_that_grew_beside_a_narrowed_share_is_in_its_place() -> None:
+    """The pen gives back what is booked for it, not what it had before the other one left."""
+    engine = engine_of(TWO_NODES)
+    quiet, noisy = (
+        container_of(name, 3, app=name, annotations=FRONT, shares=True)
+        for name in ("quiet", "noisy")
+    )
+    create(engine, quiet, noisy)
+    shy = container_of("shy", 0.5, apart(term("core", "noisy")), shares=True)
+    create(engine, shy)
+    before = [cpus(engine, one) for one in (shy, quiet, noisy)]
+    engine.stop(noisy.id)
+    assert cpus(engine, quiet) != before[1]
+    create(engine, again := replace(noisy, id=ContainerId("again")))
+    assert [cpus(engine, one) for one in (shy, quiet, again)] == before
