@@ -143,6 +143,8 @@ def plan_replacement(
         met = dict.fromkeys([one.name for one in missed if one.holds_beside(after)])
         if not (mended or met) or left - {one.name for one in before}:
             return None
+        if any(_is_deserted(one, here, after) for one in found.broken):
+            return None
         look = RuleLook(without, roster.containers, roster.classified, judge)
         notes = [_note(one, look) for one in islice(mended.values(), TOLD_MAX)]
         notes += [f"{_MENDED}{one}" for one in met if one not in mended]
@@ -182,6 +184,12 @@ def _sought(
     """The broken rules that are to hold again. `told`: what is told of the party as unmet."""
     texts = {one.owner_id: (*told, *unmet_of(one.owner_id)) for one in broken}
     return [one for one in broken if one.is_lasting or one.is_told(texts[one.owner_id])]
+
+
+def _is_deserted(rule: Restriction, here: int, after: int) -> bool:
+    """Whether a broken rule wants one domain with others, and they are in none of it any more."""
+    company = ~rule.forbidden
+    return bool(rule.choices and here & company and not after & company)
 
 
 def _note(rule: Restriction, look: RuleLook) -> str:

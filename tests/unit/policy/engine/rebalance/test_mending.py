@@ -107,6 +107,24 @@ def test_a_rule_is_not_mended_by_leaving_one_that_must_be_with_its_owner(when: s
     assert rebalance(engine.snapshot()).moves == ()
 
 
+def test_who_is_with_another_in_more_domains_than_one_does_not_leave_it() -> None:
+    """Its rule wants one core; it came back while nobody was there of whom the rule tells."""
+    engine = engine_of(NODES, "cpuset:0")
+    rules = near(term("core", "web")) | apart(term("numa", "wolf"))
+    placed(engine, web := container_of("web", 0.5, is_guaranteed=True))
+    here = {"pool-name.pinfold.dev/pod": engine.decisions[web.id].pool}
+    placed(engine, cache := container_of("cache", 0.5, rules, is_guaranteed=True))
+    for one in (web, cache):
+        engine.remove(one.id)
+    cache = structs.replace(cache, id=ContainerId("again"))
+    wolf = container_of("wolf", 0.5, fails=True, is_guaranteed=True, annotations=here)
+    for one in (cache, web, wolf):
+        placed(engine, one)
+        assert cpus(engine, one) == "4-7"
+    assert any("wolf" in text for text in engine.decisions[cache.id].unmet)
+    assert rebalance(engine.snapshot()).moves == ()
+
+
 def test_nothing_is_moved_where_no_place_is_better() -> None:
     engine = engine_of(NODES, "cpuset:0")
     for number in range(4):
