@@ -185,15 +185,16 @@ class Engine:
         """
         return note_placement(container_id, self._allocator.roster, self._allocator.books)
 
-    def compact(self, container_id: ContainerId) -> None:
+    def compact(self, container_id: ContainerId) -> bool:
         """Keep a decision's lineup packed soon, and file its container where rules find it.
 
         And look again at containers at which rules did not hold, those that are due, and tell more
-        owners. For when nobody waits for the policy, after `note`; O(pools).
+        owners. For when nobody waits for the policy, after `note`; O(pools). Returns whether there
+        may be more to look at.
         """
         self._allocator.books.affinity.file()
-        self._allocator.unmet.tidy()
         self._allocator.roster.pack_later(container_id)
+        return self._allocator.unmet.tidy()
 
     def identify(self, container_id: ContainerId, runtime_id: str) -> None:
         """The runtime has given a container its id, which is shown. Unknown ids are ignored."""

@@ -24,14 +24,10 @@ def unmet_names(
 
 def unmet_after(engine: Engine, container_id: ContainerId) -> Mapping[str, None]:
     """The rules that are told once all is looked at again that a move gave reason to."""
-    found = unmet_names(engine.decisions, engine.grants)
     for _ in range(_LOOKS_MAX):
-        engine.compact(container_id)
-        left = unmet_names(engine.decisions, engine.grants)
-        if left == found:
+        if not engine.compact(container_id):
             break
-        found = left
-    return found
+    return unmet_names(engine.decisions, engine.grants)
 
 
 def in_the_way(engine: Engine, ids: Mapping[str, ContainerId]) -> Iterator[tuple[ContainerId, ...]]:

@@ -312,15 +312,17 @@ class UnmetRules:
         if self._due:
             self._due = self._look_again(self._due, _EFFORT_MAX, look)
 
-    def tidy(self, look: RuleLook | None = None) -> None:
+    def tidy(self, look: RuleLook | None = None) -> bool:
         """Look at containers that are due, and tell more owners of rules of many what broke.
 
-        For when nobody waits for the policy. `look`: see `look_at_due`.
+        For when nobody waits for the policy. Returns whether there may be more to look at. `look`:
+        see `look_at_due`.
         """
         self.look_at_due(look)
         found = self._many.next()
         if found is not None:
             self._note_at_owners(self._roster.containers[found[0]], found[1])
+        return found is not None or bool(self._due)
 
     def refresh_all(self) -> None:
         """Forget all that holds again. O(containers at which something did not)."""

@@ -125,6 +125,24 @@ def test_who_is_with_another_in_more_domains_than_one_does_not_leave_it() -> Non
     assert rebalance(engine.snapshot()).moves == ()
 
 
+@pytest.mark.parametrize("count", [1, 12, 24])
+def test_a_move_names_the_rule_that_it_mends_however_many_are_told_of_it(count: int) -> None:
+    engine = engine_of(NODES, "cpuset:0")
+    placed(engine, sheep := container_of("sheep", 0.5, apart(term("numa", "wolf"))))
+    here = {"pool-name.pinfold.dev/pod": engine.decisions[sheep.id].pool}
+    for number in range(count):
+        placed(
+            engine,
+            container_of(f"w{number}", 0.1, app="wolf", fails=True, annotations=here),
+        )
+        engine.compact(sheep.id)
+    (move,) = rebalance(engine.snapshot()).moves
+    assert move.container.id == sheep.id
+    assert move.mends == (
+        "anti-affinity at numa to app=wolf (affinity.pinfold.dev/pod:1) of default/sheep/main",
+    )
+
+
 def test_nothing_is_moved_where_no_place_is_better() -> None:
     engine = engine_of(NODES, "cpuset:0")
     for number in range(4):
