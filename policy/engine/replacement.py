@@ -122,8 +122,7 @@ def plan_replacement(
     here = _presence(party, books)
     unmet_of: UnmetOf = roster.unmet_of if mends_told else lambda _: ()
     missed = missed_companions(party.containers, here, books, unmet_of) if mends_told else ()
-    pool_id = books.tree.around(held.pool_id, here)
-    before = judgement.told_at(here, pool_id)
+    before = judgement.told_at(here, pool_id := books.tree.around(held.pool_id, here))
     chooser = Chooser(books.tree, books.picker.classes)
     weights = _weights(party, books)
     relaxed = judgement.kept_from(here, pool_id)
@@ -141,16 +140,15 @@ def plan_replacement(
         after = _presence_after(found.booking.grant, books)
         mended = {one.name: one for one in sought if one.name not in left}
         met = dict.fromkeys([one.name for one in missed if one.holds_beside(after)])
-        if not (mended or met) or left - {one.name for one in before}:
-            return None
-        if any(_is_deserted(one, here, after) for one in found.broken):
+        is_deserted = any(_is_deserted(one, here, after) for one in found.broken)
+        if not (mended or met) or left - {one.name for one in before} or is_deserted:
             return None
         look = RuleLook(without, roster.containers, roster.classified, judge)
         notes = [_note(one, look) for one in islice(mended.values(), TOLD_MAX)]
         notes += [f"{_MENDED}{one}" for one in met if one not in mended]
         return replace(found, notes=tuple(notes[:TOLD_MAX]))
 
-    # Where it fails in the pool that is asked for, it is not told who could make room there.
+    # In the pool that is asked for nobody is told who could make room there.
     confined = _confined(relaxed, held, wanted_pool, books)
     placement = plan(confined, advises=wanted_pool is None)
     if wanted_pool is not None and not isinstance(placement, Placement):
