@@ -177,9 +177,9 @@ class Books:
         """The containers whose cold start is over and for which there was no DRAM yet."""
         return tuple(self._due_dram)
 
-    def emptied(self) -> "Books":
+    def emptied(self, layout: MachineLayout | None = None) -> "Books":
         """Books of the same machine that know what was observed, and of no container."""
-        found = Books(self.machine, self.config, self.layout)
+        found = Books(self.machine, self.config, layout or self.layout)
         found.inherit(self.memory.last_look(), self.due_dram)
         return found
 

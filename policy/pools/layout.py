@@ -6,6 +6,7 @@ from functools import cache, partial
 from msgspec import Struct
 
 from ...topology.model.machine import Machine
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..configuration.config import Config
 from ..cpus.picker import CpuPicker
 from .domains import Domains
@@ -23,10 +24,13 @@ class MachineLayout(Struct, frozen=True, kw_only=True, eq=False):
     """The domains at which rules between containers hold; made for the first such rule."""
 
     @classmethod
-    def of(cls, machine: Machine, config: Config) -> "MachineLayout":
-        """Raises `ConfigError` where the configuration does not fit the machine."""
+    def of(cls, machine: Machine, config: Config, kept: CpuSet = NO_CPUS) -> "MachineLayout":
+        """Raises `ConfigError` where the configuration does not fit the machine.
+
+        `kept`: cpus that were reserved before; see `read_supply`.
+        """
         picker = CpuPicker(machine)
-        supply = read_supply(machine, config, picker)
+        supply = read_supply(machine, config, picker, kept)
         tree = build_tree(machine, supply)
         domains = cache(partial(Domains, machine, supply.allowed))
         return cls(picker=picker, supply=supply, tree=tree, domains=domains)

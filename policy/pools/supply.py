@@ -33,9 +33,12 @@ class Supply(Struct, frozen=True, kw_only=True):
         return self.isolated | self.reserved | self.sharable
 
 
-def read_supply(machine: Machine, config: Config, picker: CpuPicker) -> Supply:
+def read_supply(
+    machine: Machine, config: Config, picker: CpuPicker, kept: CpuSet = NO_CPUS
+) -> Supply:
     """The supply that `availableResources` and `reservedResources` come to on this machine.
 
+    `kept`: cpus that were reserved before, and stay so where it is not said which are to be.
     Raises `ConfigError` where a value cannot be read or does not fit. Cpus that are not online are
     left out with a warning: a set written for another machine must not stop this one. Where only
     offline cpus are missing for what fitted while they were online, others stand in for them, with
@@ -44,7 +47,7 @@ def read_supply(machine: Machine, config: Config, picker: CpuPicker) -> Supply:
     warnings: list[str] = []
     allowed = _allowed(machine, config, warnings)
     isolated = machine.isolated & allowed
-    reserved = _reserved(machine, config, allowed, isolated, picker, warnings)
+    reserved = _reserved(machine, config, allowed, isolated, picker, warnings, kept)
     memory = read_memory_supply(machine, config)
     return Supply(
         isolated=isolated - reserved,
@@ -92,6 +95,7 @@ def _reserved(
     isolated: CpuSet,
     picker: CpuPicker,
     warnings: list[str],
+    kept: CpuSet,
 ) -> CpuSet:
     where = "reservedResources.cpu"
     text = config.reserved_resources.cpu
@@ -118,9 +122,9 @@ def _reserved(
                     f"{where}: {text!r} reserves {wanted_count} cpus, and cpus {machine.offline}"
                     f" are offline: {count} of them"
                 )
-            reserved = _pick(where, text, count, ordinary, picker)
+            reserved = _pick(where, text, count, ordinary, picker, kept)
         case None:
-            reserved = _pick(where, "one cpu", 1, ordinary, picker)
+            reserved = _pick(where, "one cpu", 1, ordinary, picker, kept)
     if not reserved and gone:
         count = _count(len(gone), ordinary, isolated, machine)
         reserved = _pick(where, text, count, ordinary, picker)
@@ -166,11 +170,21 @@ def _online(
     return wanted & machine.online
 
 
-def _pick(where: str, text: str | None, count: int, usable: CpuSet, picker: CpuPicker) -> CpuSet:
-    picked = picker.pick(usable.mask, count, CpuPriority.NORMAL)
+def _pick(
+    where: str,
+    text: str | None,
+    count: int,
+    usable: CpuSet,
+    picker: CpuPicker,
+    kept: CpuSet = NO_CPUS,
+) -> CpuSet:
+    kept &= usable
+    if len(kept) > count:
+        usable, kept = kept, NO_CPUS
+    picked = picker.pick((usable - kept).mask, count - len(kept), CpuPriority.NORMAL)
     if picked is None:
         raise ConfigError(
             f"{where}: {text!r} reserves {count} cpus of {len(usable)} usable ones ({usable})"
             " — reserve fewer"
         )
-    return CpuSet(picked)
+    return kept | CpuSet(picked)

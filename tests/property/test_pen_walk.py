@@ -144,8 +144,9 @@ class PenWalk(Walk):
         """Everybody goes, and nothing is left of them."""
         while self.running:
             self.remove()
-        fresh = Engine(self.machine, self.config).snapshot()
         left = self.engine.snapshot()
+        # Of the same layout: reserved cpus stay those that were, where others would do as well.
+        fresh = Engine(self.machine, self.config, layout=left.layout).snapshot()
         assert not left.pens
         assert left.free_sharable == fresh.free_sharable, "nothing was lost"
         assert left.free_isolated == fresh.free_isolated

@@ -21,6 +21,7 @@ from .adopted_container import (
     stays_on_reserved,
 )
 from .adopted_grant import has_own_cpus, overlaps
+from .kept_reserve import with_kept_reserve
 from .penned_containers import PennedContainers, adopt_pen, find_penned, taken_by
 
 
@@ -37,6 +38,9 @@ def readopted(
     missing cpus are placed, Guaranteed first. Those in `faults` are left as they run, and are not
     even booked if that fails, too; faults that show are added to them.
     """
+    books = with_kept_reserve(allocator.books, listed, advice)
+    if books is not allocator.books:
+        allocator = Allocator(books, interrupts)
     while True:
         try:
             _readopt(allocator, listed, advice, faults)

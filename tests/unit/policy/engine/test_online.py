@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
@@ -10,6 +11,7 @@ from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, Q
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.topology.model import offline
 
 FULL = machine_from_spec("socket:1 core:4")
 RESERVED = Config(reserved_resources=Amounts(cpu="cpuset:0"))
@@ -98,3 +100,65 @@ def test_a_configuration_that_allows_no_more_tells_nobody() -> None:
     other, answer = one.reconfigured(Config(pin_memory=True, colocate_pods=True))
     assert answer.changes == ()
     assert cpus(other, "shares") == cpus(one, "shares")
+
+
+@pytest.mark.parametrize("reserved", [None, "1", "750m", "3"])
+def test_reserved_cpus_of_our_choice_stay_whichever_others_go_and_come(
+    reserved: str | None,
+) -> None:
+    """For a new node others would be chosen: one whose sibling is offline spares a whole core."""
+    full = machine_from_spec("socket:2 core:4 thread:2 mem:8G")
+    config = Config(reserved_resources=Amounts(cpu=reserved))
+    one = Engine(full, config)
+    one.create(container("shares", 500))
+    for number in full.online - one.supply.reserved:
+        machine = offline.without(full, CpuSet.of(number))
+        less, _ = one.reconfigured(config, machine)
+        again = Engine(machine, config)
+        again.synchronize(less.snapshot().running(), less.snapshot().advice())
+        back, _ = less.reconfigured(config, full)
+        for other in (less, again, back):
+            assert other.supply.reserved == one.supply.reserved
+            other.check()
+
+
+def test_who_runs_on_reserved_cpus_of_our_choice_loses_only_those_that_go() -> None:
+    full = machine_from_spec("socket:1 core:4 thread:2 mem:8G")
+    config = Config(reserved_resources=Amounts(cpu="2"))
+    one = Engine(full, config)
+    one.create(container("shares", 500))
+    assert str(one.supply.reserved) == "0-1"
+    less, _ = one.reconfigured(config, offline.without(full, CpuSet.parse("0")))
+    assert CpuSet.of(1) <= less.supply.reserved
+    assert len(less.supply.reserved) == 2
+    back, answer = less.reconfigured(config, full)
+    assert back.supply.reserved == less.supply.reserved
+    assert [str(change.after.cpus) for change in answer.changes] == ["0,3-7"]
+
+
+@pytest.mark.parametrize(
+    ("running", "reserved"),
+    [
+        pytest.param("one two", "0", id="the others leave them free"),
+        pytest.param("one two kube-system", "0", id="the system is on them"),
+        pytest.param("kube-system", "0", id="the system alone"),
+        pytest.param("one", "0", id="it is on that of a new node"),
+        pytest.param("", "8", id="nobody runs"),
+    ],
+)
+def test_what_runs_tells_which_cpus_were_reserved_where_nobody_remembers(
+    running: str, reserved: str
+) -> None:
+    full = machine_from_spec("socket:2 core:4 thread:2 mem:8G")
+    less = offline.without(full, CpuSet.of(9))
+    one = Engine(full, Config())
+    for name in running.split():
+        known = container(name, 6500)
+        one.create(structs.replace(known, pod=structs.replace(known.pod, namespace=name)))
+    one, _ = one.reconfigured(Config(), less)
+    again = Engine(less, Config())
+    answer = again.synchronize(one.snapshot().running())
+
+    assert answer.changes == ()
+    assert str(again.supply.reserved) == reserved
+    again.check()
