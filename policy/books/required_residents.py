@@ -38,7 +38,7 @@ class RequiredResidents:
         """By the object that holds the rule."""
 
     def among(self, container_ids: Iterable[ContainerId]) -> Sequence[ContainerId]:
-        """Those among some. O(rules that require one of them), however many they are."""
+        """Required ones among some. O(rules that require one of them), however many they are."""
         standing, residents = self._standing, self._residents
         containers = [residents.container(one) for one in container_ids]
         if len(containers) == 1 and self._but is None:
