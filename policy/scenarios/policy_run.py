@@ -234,7 +234,7 @@ class PolicyRun:
             self._verdicts.note("synchronize: the policy does not run")
             return
         if step.container and self._runtime.find(step.container) is None:
-            self._verdicts.note(f"no container {step.container!r} runs")
+            self._verdicts.note(self._runtime.missing(step.container))
         elif step.container and step.instances:
             self._multiply(step.container, step.instances)
         listing = self._runtime.listing()

@@ -344,7 +344,7 @@ class ScenarioRun:
     def _find(self, name: str) -> Running | None:
         one = self.runtime.find(name)
         if one is None:
-            self.verdicts.note(f"no container {name!r} runs")
+            self.verdicts.note(self.runtime.missing(name))
         return one
 
     def _value(self, expression: str) -> Value:

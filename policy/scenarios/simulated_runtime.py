@@ -100,6 +100,13 @@ class Runtime:
                 return one
         return None
 
+    def missing(self, name: str) -> str:
+        """The note about a name that no container has that runs, with the one that was meant."""
+        paths = sorted({one.container.path for one in self.running.values()})
+        meant = next((one for one in paths if one.endswith(f"/{name}")), None)
+        hint = "" if meant is None else f" — write {meant!r}"
+        return f"no container {name!r} runs{hint}"
+
     def by_key(self) -> Mapping[str, Running]:
         """The running containers under the names that tell them apart; the newest of one path."""
         newest = {one.container.path: one for one in self.running.values()}

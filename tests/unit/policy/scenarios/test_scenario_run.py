@@ -182,6 +182,12 @@ def test_expected_errors_are_expectations(step: str, holds: bool, error: str | N
         pytest.param("- {do: delete_pods, pods: [x]}", "no pod default/x", id="no such pod"),
         pytest.param("- {do: container_exit, container: x}", "no container 'x'", id="no container"),
         pytest.param(
+            f"- {{do: start}}\n- {{do: create_pod, pod: p, {SHARED}}}\n"
+            "- {do: container_exit, container: p/b}",
+            "no container 'p/b' runs — write 'default/p/b'",
+            id="half a path",
+        ),
+        pytest.param(
             f"- {{do: create_pod, pod: p, {SHARED}}}\n- {{do: create_pod, pod: p, {SHARED}}}",
             "default/p is there already",
             id="a pod twice",
