@@ -122,7 +122,8 @@ def plan_replacement(
     here = _presence(party, books)
     unmet_of: UnmetOf = roster.unmet_of if mends_told else lambda _: ()
     missed = missed_companions(party.containers, here, books, unmet_of) if mends_told else ()
-    before = judgement.told_at(here, pool_id := books.tree.around(held.pool_id, here))
+    pool_id = books.tree.around(held.pool_id, here)
+    before = judgement.told_at(here, pool_id)
     chooser = Chooser(books.tree, books.picker.classes)
     weights = _weights(party, books)
     relaxed = judgement.kept_from(here, pool_id)
@@ -162,10 +163,8 @@ def plan_replacement(
         return placement
     if placement is None:
         near = NearBlockers(books).named(sought, here)
-        reasons = "; ".join([*(one.unmet_text for one in near), *(one.text for one in missed)])
-        if kept := wants_text(obstacles(sought, relaxed, books.tree)):
-            reasons += f"; where that would hold others do not: {kept}"
-        return _failure(f"no place is better: {reasons or 'its rules hold where it is'}")
+        unmet = [*(one.unmet_text for one in near), *(one.text for one in missed)]
+        return _nowhere_better(unmet, obstacles(sought, relaxed, books.tree))
     grant = placement.booking.grant
     if harm := _harm(party, grant, books, None if mends_told else roster):
         return _failure(harm)
@@ -174,6 +173,14 @@ def plan_replacement(
     if isinstance(offer, Refusal):
         return Failure(refusal=offer)
     return _with_memory(placement, offer, REPLACED if wanted_pool is None else MENDED)
+
+
+def _nowhere_better(unmet: Sequence[str], others: Sequence[Restriction]) -> Failure:
+    """The failure where no place is better; `others`: rules that do not hold where `unmet` do."""
+    reasons = "; ".join(unmet)
+    if kept := wants_text(others):
+        reasons += f"; where that would hold others do not: {kept}"
+    return _failure(f"no place is better: {reasons or 'its rules hold where it is'}")
 
 
 def _sought(
