@@ -127,7 +127,7 @@ def _reserved(
             reserved = _pick(where, "one cpu", 1, ordinary, picker, kept)
     if not reserved and gone:
         count = _count(len(gone), ordinary, isolated, machine)
-        reserved = _pick(where, text, count, ordinary, picker)
+        reserved = _pick(where, text, count, ordinary, picker, kept)
         warnings.append(
             f"{where}: no cpu of {text!r} is online (offline are {gone}):"
             f" cpus {reserved} are reserved instead"
@@ -176,12 +176,13 @@ def _pick(
     count: int,
     usable: CpuSet,
     picker: CpuPicker,
-    kept: CpuSet = NO_CPUS,
+    kept: CpuSet,
 ) -> CpuSet:
     kept &= usable
     if len(kept) > count:
         usable, kept = kept, NO_CPUS
-    picked = picker.pick((usable - kept).mask, count - len(kept), CpuPriority.NORMAL)
+    # Who runs on them should not have to do so in another socket, too.
+    picked = picker.extend(kept.mask, usable.mask, count - len(kept), CpuPriority.NORMAL)
     if picked is None:
         raise ConfigError(
             f"{where}: {text!r} reserves {count} cpus of {len(usable)} usable ones ({usable})"

@@ -122,6 +122,41 @@ def test_reserved_cpus_of_our_choice_stay_whichever_others_go_and_come(
             other.check()
 
 
+def test_cpus_that_stand_in_for_reserved_ones_stay_until_these_are_back() -> None:
+    full = machine_from_spec("socket:2 core:4 thread:2 mem:8G")
+    config = Config(reserved_resources=Amounts(cpu="cpuset:4"))
+    one = Engine(full, config)
+    one.create(container("shares", 500))
+    one, _ = one.reconfigured(config, offline.without(full, CpuSet.of(4)))
+    stand_in = one.supply.reserved
+    for number in full.online - stand_in - CpuSet.of(4):
+        machine = offline.without(full, CpuSet.of(4, number))
+        less, _ = one.reconfigured(config, machine)
+        again = Engine(machine, config)
+        again.synchronize(less.snapshot().running(), less.snapshot().advice())
+        assert less.supply.reserved == again.supply.reserved == stand_in
+        back, _ = less.reconfigured(config, full)
+        assert str(back.supply.reserved) == "4"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param("socket:2 core:4 thread:2 mem:8G", id="in their socket"),
+        pytest.param("socket:1 l3:2 core:4 thread:2 mem:8G", id="below their L3"),
+    ],
+)
+def test_further_cpus_are_reserved_beside_those_that_stay(spec: str) -> None:
+    """In the other half a core spares whole ones, as its sibling is offline."""
+    full = machine_from_spec(spec)
+    config = Config(reserved_resources=Amounts(cpu="2"))
+    one = Engine(full, config)
+    one.create(container("shares", 500))
+    less, _ = one.reconfigured(config, offline.without(full, CpuSet.parse("0,9")))
+    assert len(less.supply.reserved) == 2
+    assert less.supply.reserved <= CpuSet.parse("1-7")
+
+
 def test_who_runs_on_reserved_cpus_of_our_choice_loses_only_those_that_go() -> None:
     full = machine_from_spec("socket:1 core:4 thread:2 mem:8G")
     config = Config(reserved_resources=Amounts(cpu="2"))
