@@ -227,7 +227,9 @@ class Allocator:
             self.unmet.look_at_postponed()
         classified = self.roster.classified[container_id]
         party = party_of(container_id, self.books, self.roster, self.pens)
-        placement = plan_replacement(party, self.books, self.roster, pool_id, mends_told=mends_told)
+        placement = plan_replacement(
+            party, self.books, self.roster, self.pens, pool_id, mends_told=mends_told
+        )
         if isinstance(placement, Failure):
             held = self.books.ledger.grants[container_id]
             return left_as_it_was(held, placement, self.books, classified.problems)

@@ -3,8 +3,8 @@
 For a container by itself, or for a pen with all who are in it: the pen is the unit of a rule.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from itertools import islice
 from typing import Final
 
@@ -79,6 +79,10 @@ class Party(Struct, frozen=True):
         return replace(rules, required=required)
 
 
+PartyWith = Callable[[ContainerId], Party]
+"""The containers that have to go where one of them goes."""
+
+
 def party_of(container_id: ContainerId, books: Books, roster: Roster, pens: Penning) -> Party:
     """The containers that have to go where one of them goes."""
     held = books.ledger.counted(container_id)
@@ -98,6 +102,7 @@ def plan_replacement(
     party: Party,
     books: Books,
     roster: Roster,
+    pens: Penning,
     wanted_pool: PoolId | None = None,
     *,
     mends_told: bool = False,
@@ -109,10 +114,7 @@ def plan_replacement(
     the party is. Nobody else has to leave its pool or its memory. O(pools + grants).
     """
     held, request = party.held, party.request
-    wishes = {parse_preferences(one).move for one in party.containers.values()}
-    if MovePreference.NEVER in wishes:
-        return _failure("its annotation refuses to be moved")
-    if objection := immovable(held, request) or _member_objection(party, books):
+    if objection := _objection(party, books):
         return _failure(objection)
     without = books.without(held.container_id)
     judge = Judge(without, books.config)
@@ -166,7 +168,8 @@ def plan_replacement(
         unmet = [*(one.unmet_text for one in near), *(one.text for one in missed)]
         return _nowhere_better(unmet, obstacles(sought, relaxed, books.tree))
     grant = placement.booking.grant
-    if harm := _harm(party, grant, books, None if mends_told else roster):
+    party_with = partial(party_of, books=books, roster=roster, pens=pens)
+    if harm := _harm(party, grant, books, None if mends_told else party_with):
         return _failure(harm)
     wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
     offer = books.memory.offer(wanted, replaces=held.container_id)
@@ -239,9 +242,14 @@ def relocated(
     )
 
 
-def _member_objection(party: Party, books: Books) -> str:
-    if not party.held.is_pen:
-        return ""
+def _objection(party: Party, books: Books) -> str:
+    """The reason why a party stays, whatever rules say; empty where it may be moved."""
+    wishes = {parse_preferences(one).move for one in party.containers.values()}
+    if MovePreference.NEVER in wishes:
+        return "its annotation refuses to be moved"
+    objection = immovable(party.held, party.request)
+    if objection or not party.held.is_pen:
+        return objection
     for container, classified in party.members.values():
         held = books.ledger.grants[container.id]
         if objection := bound_to_place(held, classified.request):
@@ -298,9 +306,9 @@ def _with_memory(placement: Placement, offer: Offer, decided_by: str) -> Placeme
     )
 
 
-def _harm(party: Party, grant: Grant, books: Books, followers: Roster | None) -> str:
+def _harm(party: Party, grant: Grant, books: Books, party_with: PartyWith | None) -> str:
     """The rules of others that a party would break by leaving, for people; empty without any."""
-    if lonely := _left_alone(party, grant, books, followers):
+    if lonely := _left_alone(party, grant, books, party_with):
         return f"{lonely} must be with it"
     counting = counting_rules(party.containers.values(), books)
     if counting is None:
@@ -310,33 +318,26 @@ def _harm(party: Party, grant: Grant, books: Books, followers: Roster | None) ->
     return ""
 
 
-def _left_alone(party: Party, grant: Grant, books: Books, followers: Roster | None) -> str:
+def _left_alone(party: Party, grant: Grant, books: Books, party_with: PartyWith | None) -> str:
     """The residents that must be with a party, are, and would not follow it; for people.
 
-    `followers`: of whom those do whose rules are required during execution, if they may be moved.
+    `party_with`: those follow that may be moved and whose rules are required during execution.
     """
     standing, domains = books.standing, books.domains
     before, after = _presence(party, books), _presence_after(grant, books)
     found: dict[ContainerId, Container] = {}
-    for container, _ in party.members.values():
+    for container in party.containers.values():
         for one in standing.matching(container):
             if not isinstance(rule := one.rule, RequiredTerm) or rule.is_anti:
                 continue
             for owner_id, owner in one.owners.items():
-                if followers and is_lasting(rule) and _can_follow(owner_id, books, followers):
-                    continue
                 around = domains.covering(rule.term.level, books.reach(owner_id))
-                if owner_id not in party.members and around & before and not around & after:
-                    found[owner_id] = owner
+                if owner_id in party.members or not around & before or around & after:
+                    continue
+                if party_with and is_lasting(rule) and not _objection(party_with(owner_id), books):
+                    continue
+                found[owner_id] = owner
     return names_text(tuple(found.values()))
-
-
-def _can_follow(container_id: ContainerId, books: Books, roster: Roster) -> bool:
-    """Whether a container may be moved while it runs, as far as it says itself."""
-    request = roster.classified[container_id].request
-    wish = parse_preferences(roster.containers[container_id]).move
-    held = books.ledger.grants[container_id]
-    return wish is not MovePreference.NEVER and not bound_to_place(held, request)
 
 
 def _presence_after(grant: Grant, books: Books) -> int:

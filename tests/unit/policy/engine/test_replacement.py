@@ -187,6 +187,18 @@ def test_a_follower_that_refuses_to_be_moved_holds_whom_it_must_be_with() -> Non
     assert "default/fan/main must be with it" in reason(engine.place_anew(shy.id))
 
 
+def test_a_follower_in_a_pen_with_one_that_refuses_to_be_moved_holds_it_too() -> None:
+    engine = engine_of(NODES)
+    placed(engine, shy := container_of("shy", 1, lasting(apart(term("numa", "wolf")))))
+    told = {"pod-pool.pinfold.dev/pod": "true", "move.pinfold.dev/container.side": "never"}
+    rules = lasting(near(term("numa", "shy")))
+    placed(engine, container_of("fan", 0.3, rules, annotations=told))
+    placed(engine, container_of("fan", 0.3, rules, main="side", annotations=told))
+    (number,) = node(engine, shy)
+    placed(engine, container_of("wolf", 0.5, fails=True, annotations=pool(number)))
+    assert "default/fan/main, default/fan/side must be with it" in reason(engine.place_anew(shy.id))
+
+
 def test_who_refuses_to_be_moved_is_not_moved() -> None:
     engine = engine_of(NODES)
     rules = lasting(apart(term("numa", "wolf")))
