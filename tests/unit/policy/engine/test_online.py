@@ -197,3 +197,35 @@ def test_what_runs_tells_which_cpus_were_reserved_where_nobody_remembers(
     assert answer.changes == ()
     assert str(again.supply.reserved) == reserved
     again.check()
+
+
+@pytest.mark.parametrize(
+    ("running", "reserved"),
+    [
+        pytest.param("1-3", "8", id="where those of a new node are free, too, these"),
+        pytest.param("0-6,8,10-13", "7", id="one that nobody runs on, rather than these"),
+        pytest.param("0-8,10-13", "8", id="these where all others are isolated"),
+        pytest.param(
+            "0-8,10-13 kube-system:0 kube-system:1 kube-system:1", "1", id="else the system's"
+        ),
+        pytest.param(
+            "2-8,10-13 kube-system:0 kube-system:1 kube-system:1", "1", id="where most of it is"
+        ),
+        pytest.param("0,2-8,10-13 kube-system:0 kube-system:1", "1", id="where it is alone"),
+        pytest.param("2-8,10-13 kube-system:0-1", "8", id="no more of them than are to be"),
+    ],
+)
+def test_reserved_cpus_are_told_apart_by_the_cpusets_of_what_runs(
+    running: str, reserved: str
+) -> None:
+    """Of this machine's last core the kernel isolates both."""
+    full = machine_from_spec("socket:2 core:4 thread:2 mem:8G isolated:14-15")
+    listed = []
+    for number, text in enumerate(running.split()):
+        namespace, _, cpuset = text.rpartition(":")
+        known = container(f"{namespace}{number}", 100)
+        pod = structs.replace(known.pod, namespace=namespace or "default")
+        listed.append(structs.replace(known, pod=pod, cpus=CpuSet.parse(cpuset)))
+    one = Engine(offline.without(full, CpuSet.of(9)), Config())
+    one.synchronize(listed)
+    assert str(one.supply.reserved) == reserved
