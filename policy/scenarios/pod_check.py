@@ -7,7 +7,7 @@ looked at.
 
 import sys
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Final
 
 from msgspec import structs
@@ -52,6 +52,7 @@ from ..pools.pool_tree import PoolTree
 from ..rules.central_rules import CentralRules, naming_rules
 from ..rules.podaffinity.own_rules import POOL_NAME_KEY, selected_namespace_labels
 from ..rules.podaffinity.pool_review import (
+    reach_of,
     reviewed_absences,
     reviewed_labels,
     reviewed_pools,
@@ -189,8 +190,9 @@ class PodCheck:
         yield from reviewed_rules(containers, config, nest)
         yield from reviewed_mates(lasting, config)
         yield from reviewed_counts(lasting, config)
+        free = [one for one in lasting if one.id in loose]
         masks = None if self._domains is None else self._domains.masks
-        yield from reviewed_footprint([one for one in lasting if one.id in loose], config, masks)
+        yield from reviewed_footprint(free, config, masks, self._reach(free, config))
         if self._machine is None:
             yield from reviewed_labels(containers, config, is_nodes=self._config is not None)
             yield from reviewed_absences(containers, config)
@@ -225,6 +227,15 @@ class PodCheck:
         if self._engine is None or self._engine.config != config:
             self._engine = Engine(machine, config)
         return self._engine
+
+    def _reach(self, containers: Sequence[Container], config: Config) -> int:
+        """A mask of the cpus of pools in which rules let containers be; all without a machine."""
+        rules = [placement_rules(container, config)[0] for container in containers]
+        if self._machine is None or not any(one.pool_required or one.pool_name for one in rules):
+            return -1
+        tree = self._engine_of(self._machine, config).tree
+        labels = pool_labels(tree, self._machine, config)
+        return reduce(int.__or__, [reach_of(one, tree, labels) for one in rules])
 
     def _idle_pools(
         self, containers: Sequence[Container], tree: PoolTree, config: Config, machine: Machine

@@ -18,6 +18,7 @@ from ...text.suggestion import nearest, suggestion
 from .own_rules import POOL_NAME_KEY
 from .pool_term import PoolExpression, PoolTerm
 from .rule_review import Masks, finding
+from .rule_set import PlacementRules
 from .rule_text import placement_rules
 
 _LEVELS: Final = ("socket", "die", "numa", "l3")
@@ -121,11 +122,7 @@ def reviewed_spreads(
     """Advice about spread rules that count domains in which rules about pools leave no place."""
     for container in containers:
         rules = placement_rules(container, config)[0]
-        reach = 0
-        for pool in tree.pools:
-            is_asked = rules.pool_name in (None, pool.name)
-            if is_asked and all(one.holds(labels[pool.id]) for one in rules.pool_required):
-                reach |= pool.cpus.mask
+        reach = reach_of(rules, tree, labels)
         for one in rules.spread:
             idle = sum([not mask & reach for mask in masks(one.level)])
             if not (one.is_required and reach and idle and one.counts_itself(container)):
@@ -136,6 +133,16 @@ def reviewed_spreads(
                 f" not let it be: while those are empty no other one gets more than {one.max_skew}"
             )
             yield finding(one.source, container, what, _SPREAD_FIX)
+
+
+def reach_of(rules: PlacementRules, tree: PoolTree, labels: Sequence[Mapping[str, str]]) -> int:
+    """A mask of the cpus of all pools in which rules about pools let a container be."""
+    reach = 0
+    for pool in tree.pools:
+        is_asked = rules.pool_name in (None, pool.name)
+        if is_asked and all(one.holds(labels[pool.id]) for one in rules.pool_required):
+            reach |= pool.cpus.mask
+    return reach
 
 
 def _absences(term: PoolTerm, labels: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """Reviews of a pod's placement rules: what is redundant, contradictory or one-sided in them."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final
@@ -26,6 +27,11 @@ _INNER: Final[Mapping[Level, frozenset[Level]]] = {
     Level.CORE: frozenset[Level](),
 }
 """Levels whose domains lie inside those of a level on almost every machine; NUMA and L3 differ."""
+_POOL_LEVELS: Final = {"socket": "socket", "die": "die", "NUMA node": "numa", "L3 cache": "l3"}
+_POOL: Final = re.compile(
+    rf"(?:.*/)?(?P<noun>{'|'.join(_POOL_LEVELS)}) #(?P<label>[0-9]+(?:/[0-9]+)*)"
+)
+"""The name of a pool, with what its parents' names add."""
 Masks = Callable[[Level], Sequence[int]]
 """The domains of a level of a machine."""
 Nest = Callable[[Level, Level], bool]
@@ -86,13 +92,14 @@ def reviewed_mates(containers: Sequence[Container], config: Config) -> Iterator[
 
 
 def reviewed_footprint(
-    containers: Sequence[Container], config: Config, masks: Masks | None = None
+    containers: Sequence[Container], config: Config, masks: Masks | None = None, reach: int = -1
 ) -> Iterator[Problem]:
     """Advice about pods that keep apart from each other, and may lie in more domains than one.
 
     A rule's unit is the container: a sidecar elsewhere keeps other pods out of one domain more.
     `containers`: those of the pod that run at the same time, each where it likes to be. `masks`:
-    the domains of a machine, where there is one.
+    the domains of a machine, where there is one, and `reach`: the cpus of the pools there in which
+    rules about pools let them be.
     """
     rules = [placement_rules(container, config)[0] for container in containers]
     near = _levels_together(containers, rules)
@@ -103,8 +110,11 @@ def reviewed_footprint(
             # Neither a cluster nor a core is a place for a whole pod.
             if Level.CLUSTER not in inner or near & {term.level, *inner} or term.source in told:
                 continue
-            is_single = masks is not None and len(masks(term.level)) == 1
-            if is_single or all(_is_in_one(one, {term.level, *inner}) for one in rules):
+            if masks is None:
+                is_single = _are_in_one(rules, {term.level, *inner})
+            else:
+                is_single = sum([bool(mask & reach) for mask in masks(term.level)]) < 2
+            if is_single:
                 continue
             if any(_is_about_others_alone(term, owner, one) for one in containers):
                 told.add(term.source)
@@ -155,15 +165,23 @@ def _levels_together(
     return frozenset(found)
 
 
-def _is_in_one(rules: PlacementRules, levels: Collection[Level]) -> bool:
-    """Whether rules about pools name a pool, or a domain of one of these levels."""
-    names = [level.value for level in levels]
-    return rules.pool_name is not None or any(
-        each.key in names and each.operator is PoolOperator.IN and len(each.values) == 1
-        for one in rules.pool_required
-        if len(one.terms) == 1
-        for each in one.terms[0].expressions
-    )
+def _are_in_one(rules: Iterable[PlacementRules], levels: Collection[Level]) -> bool:
+    """Whether rules about pools name the same domain of these levels to all, on any machine."""
+    named = [set(_named_domains(one, [level.value for level in levels])) for one in rules]
+    return bool(set.intersection(*named))
+
+
+def _named_domains(rules: PlacementRules, levels: Collection[str]) -> Iterator[str]:
+    """Domains of which a container must be in each, as labels of pools, or names of them."""
+    pool = _POOL.fullmatch(rules.pool_name or "")
+    if pool is not None and _POOL_LEVELS[pool["noun"]] in levels:
+        # The labels of L3 groups have other numbers.
+        level = _POOL_LEVELS[pool["noun"]]
+        yield pool[0] if level == Level.L3.value else f"{level}={pool['label']}"
+    for one in rules.pool_required:
+        for each in one.terms[0].expressions if len(one.terms) == 1 else ():
+            if each.key in levels and each.operator is PoolOperator.IN and len(each.values) == 1:
+                yield str(each)
 
 
 def _is_about_others_alone(term: Term, owner: Container, mate: Container) -> bool:

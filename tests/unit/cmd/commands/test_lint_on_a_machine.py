@@ -157,3 +157,24 @@ def test_a_spread_over_domains_where_the_pod_may_not_be_is_told(text: str, told:
     assert len(found) == bool(told)
     assert all(f": it counts {told} as well in which its rules" in one for one in found)
     assert all(one.startswith("advice: affinity.pinfold.dev/pod of default/web") for one in found)
+
+
+@pytest.mark.parametrize(
+    ("machine", "wish", "is_told"),
+    [
+        pytest.param(FOUR_NODES, {}, True, id="anywhere"),
+        pytest.param(FOUR_NODES, {"pool_name": "socket #1"}, True, id="in a socket of two"),
+        pytest.param("socket:2 core:4", {"pool_name": "socket #1"}, False, id="in one of one"),
+        pytest.param(FOUR_NODES, {"pool_name": "NUMA node #1"}, False, id="in one NUMA node"),
+        pytest.param(FOUR_NODES, {"pool_selector": "socket=1"}, True, id="in pools of a socket"),
+        pytest.param(FOUR_NODES, {"pool_selector": "numa=1"}, False, id="in those of a node"),
+        pytest.param("socket:1 core:4", {}, False, id="where there is no other"),
+    ],
+)
+def test_a_pod_that_may_fill_several_domains_of_a_machine_is_told(
+    machine: str, wish: Mapping[str, str], *, is_told: bool
+) -> None:
+    others = {"topologyKey": "numa", "mismatchLabelKeys": ["pod.uid"]}
+    text = pod({"podAntiAffinity": {FIELD: [others | {"labelSelector": {}}]}}, 1, 1, **wish)
+    found = [one for one in lint(text, "--machine", machine) if "may be in several" in one]
+    assert len(found) == is_told

@@ -160,18 +160,65 @@ def test_preferred_affinity_keeps_no_containers_apart() -> None:
 @pytest.mark.parametrize(
     ("wish", "is_told"),
     [
-        pytest.param({"pool-name": "NUMA node #1"}, False, id="in one pool"),
-        pytest.param({"pool-selector": "numa=1"}, False, id="in the pools of one NUMA node"),
-        pytest.param({"pool-selector": "socket=1"}, True, id="in those of a socket"),
-        pytest.param({"pool-selector": "kind=numa"}, True, id="in some NUMA node"),
+        pytest.param({"pool-name.D/pod": "NUMA node #1"}, False, id="in one pool"),
+        pytest.param({"pool-name.D/pod": "die #1/0/NUMA node #1"}, False, id="in that of a die"),
+        pytest.param({"pool-name.D/pod": "socket #1"}, True, id="in the pool of a socket"),
+        pytest.param({"pool-name.D/pod": "root"}, True, id="in that of all sockets"),
+        pytest.param({"pool-name.D/pod": "socket #0/L3 cache #1"}, True, id="in one of an L3"),
+        pytest.param({"pool-selector.D/pod": "numa=1"}, False, id="in the pools of a NUMA node"),
+        pytest.param({"pool-selector.D/pod": "socket=1"}, True, id="in those of a socket"),
+        pytest.param({"pool-selector.D/pod": "kind=numa"}, True, id="in some NUMA node"),
+        pytest.param(
+            {"pool-name.D/container.main": "NUMA node #1", "pool-selector.D/container.x": "numa=1"},
+            False,
+            id="in the same one, by its pool's name and its label",
+        ),
+        pytest.param(
+            {
+                "pool-name.D/container.main": "NUMA node #1",
+                "pool-name.D/container.x": "NUMA node #0",
+            },
+            True,
+            id="each in another one",
+        ),
+        pytest.param({"pool-name.D/container.main": "NUMA node #1"}, True, id="one alone"),
     ],
 )
 def test_a_pod_that_is_bound_to_one_domain_does_not_fill_more_of_them(
     wish: Mapping[str, str], *, is_told: bool
 ) -> None:
     text = rules(apart=f"{WEB}, topologyKey: numa, mismatchLabelKeys: [pod.uid]")
-    told = {f"{key}.pinfold.dev/pod": value for key, value in wish.items()}
+    told = {key.replace(".D/", ".pinfold.dev/"): value for key, value in wish.items()}
     annotations = {"affinity.pinfold.dev/pod": text, **told}
+    pod = [container(one, labels={"app": "web"}, annotations=annotations) for one in ("main", "x")]
+    assert len(list(reviewed_footprint(pod, Config()))) == is_told
+
+
+@pytest.mark.parametrize(
+    ("nodes", "is_told"),
+    [
+        pytest.param(["0"], False, id="in one NUMA node"),
+        pytest.param(["0, 1"], True, id="in either of two"),
+        pytest.param(["0", "1"], True, id="in either of two, by terms of their own"),
+    ],
+)
+def test_pods_that_are_bound_to_one_of_several_domains_may_be_in_all(
+    nodes: Sequence[str], *, is_told: bool
+) -> None:
+    text = rules(apart=f"{WEB}, topologyKey: numa, mismatchLabelKeys: [pod.uid]")
+    terms = "".join(
+        f"    - matchExpressions: [{{key: numa, operator: In, values: [{one}]}}]\n" for one in nodes
+    )
+    text += f"poolAffinity:\n  {FIELD}:\n    nodeSelectorTerms:\n{terms}"
+    annotations = {"affinity.pinfold.dev/pod": text}
+    pod = [container(one, labels={"app": "web"}, annotations=annotations) for one in ("main", "x")]
+    assert len(list(reviewed_footprint(pod, Config()))) == is_told
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("socket #0/L3 cache #1", False), ("root", True)])
+def test_of_a_rule_at_a_socket_whatever_lies_in_one_counts(name: str, *, is_told: bool) -> None:
+    text = rules(apart=f"{WEB}, topologyKey: socket, mismatchLabelKeys: [pod.uid]")
+    annotations = {"affinity.pinfold.dev/pod": text, "pool-name.pinfold.dev/pod": name}
     pod = [container(one, labels={"app": "web"}, annotations=annotations) for one in ("main", "x")]
     assert len(list(reviewed_footprint(pod, Config()))) == is_told
 
@@ -184,7 +231,8 @@ def test_a_pod_fills_no_more_domains_than_a_machine_has(count: int) -> None:
         )
     }
     pod = [container(one, labels={"app": "web"}, annotations=annotations) for one in ("main", "x")]
-    found = list(reviewed_footprint(pod, Config(), lambda _: range(count)))
+    masks = [0b11 << 2 * number for number in range(count)]
+    found = list(reviewed_footprint(pod, Config(), lambda _: masks))
     assert len(found) == count - 1
 
 
