@@ -37,6 +37,8 @@ class SpareCpus:
         """Another number after each change."""
         self._fresh: tuple[int, KeptCpus] | None = None
         """The cpus that are kept where nothing was asked yet, and the version then."""
+        self._found: dict[int, int] = {}
+        """As many cpus as were asked for and found, by those asked about."""
         self._origin: tuple[SpareCpus, int] | None = None
         """The spare cpus of which this is a copy, until it is asked first; their version then."""
         self._changes: list[tuple[Grant, bool]] = []
@@ -56,6 +58,8 @@ class SpareCpus:
         """Note that a grant was added to the books, or taken from them."""
         kept = self._kept
         self._version += 1
+        if self._found:
+            self._found = {}
         if kept is None:
             if self._origin is not None:
                 self._changes.append((grant, is_added))
@@ -97,7 +101,7 @@ class SpareCpus:
     def restart(self) -> None:
         """Choose anew which cpus are kept, whatever was asked before."""
         self._kept = self._origin = None
-        self._changes = []
+        self._changes, self._found = [], {}
 
     def resume(self, origin: "SpareCpus | None") -> None:
         """Start, when asked first, from what is kept beside the same promises elsewhere."""
@@ -117,22 +121,24 @@ class SpareCpus:
     def settled(self, cpus: int, count: int) -> int:
         """Cpus as of `takeable`, whatever was asked before. O(sets of cpus) when first asked.
 
-        But where so many are not found otherwise, those that were: a place is chosen by them.
+        But where so many are not found otherwise, those that were: a place is chosen by them. Asked
+        for again they need not be found, as more was asked meanwhile.
         """
         if self._fresh is None or self._fresh[0] != self._version:
             self._fresh = self._version, self._anew()
         found = self._fresh[1].spared_apart(cpus, count)
-        if found.bit_count() >= count or self._kept is None:
-            return found
-        known = self.takeable(cpus, count, or_fewer=False)
-        return known if known.bit_count() >= count else found
+        known = self._found.get(cpus, 0)
+        return known if found.bit_count() < count <= known.bit_count() else found
 
     def takeable(self, cpus: int, count: int, *, or_fewer: bool = True) -> int:
         """A mask of some of these cpus that may be taken all at once: so many if there are.
 
         `or_fewer`: as many as there are where there are not so many. That takes longer to tell.
         """
-        return self._keeping.spared(cpus, count, or_fewer=or_fewer)
+        found = self._keeping.spared(cpus, count, or_fewer=or_fewer)
+        if found.bit_count() >= count > self._found.get(cpus, 0).bit_count():
+            self._found[cpus] = found
+        return found
 
     def can_take(self, own: int, cpus: int = 0, milli: int = 0) -> bool:
         """Whether these very cpus may be taken, and a share of others be promised besides."""

@@ -61,9 +61,8 @@ class OwnCpus:
 
     def settled(self, pool_id: int, region: int) -> int:
         """A mask of such sharable cpus that it may have all at once."""
-        cpus, count = self._open_cpus(pool_id, region), self._request.exclusive
-        found = self._ledger.spare_cpus.settled(cpus, count)
-        return found if found.bit_count() >= count else self.some(pool_id, region)
+        cpus = self._open_cpus(pool_id, region)
+        return self._ledger.spare_cpus.settled(cpus, self._request.exclusive)
 
     def _open_cpus(self, pool_id: int, region: int) -> int:
         left = self._ledger.free_sharable[pool_id] & region & ~self.owed(region)

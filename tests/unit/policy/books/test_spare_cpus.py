@@ -55,6 +55,28 @@ def test_cpus_that_were_found_once_are_found_whatever_was_asked_before() -> None
     assert spare.settled(cpus, 2) == both
 
 
+def test_cpus_that_were_found_once_are_found_whatever_was_asked_since() -> None:
+    """They are found neither anew nor as shares lie by now."""
+    ledger = ledger_of()
+    for name, within, milli in (
+        ("a", "6-7,9,14-15", 2700),
+        ("b", "5-7,9,14-15", 600),
+        ("c", "4-5,13", 1200),
+    ):
+        ledger.add(narrowed(name, ROOT, within, milli))
+    spare, cpus = ledger.spare_cpus, CpuSet.parse("5-6,9,12-15").mask
+    assert spare.settled(cpus, 4).bit_count() == 3
+    assert spare.takeable(CpuSet.parse("7,13,15").mask, 3).bit_count() == 3
+    found = spare.takeable(cpus, 4, or_fewer=False)
+    assert found.bit_count() == 4
+    assert spare.takeable(cpus, 1)
+    assert spare.takeable(CpuSet.parse("2,5-6,11").mask, 4)
+    assert spare.takeable(cpus, 4, or_fewer=False).bit_count() == 3
+    assert spare.settled(cpus, 4) == found
+    spare.restart()
+    assert spare.settled(cpus, 4).bit_count() == 3
+
+
 def parts(cpus: int) -> Iterator[int]:
     """All sets of some of these cpus."""
     one = cpus
