@@ -1,5 +1,6 @@
 """Replacement of containers whose rules stop holding while they run."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -178,10 +179,19 @@ def test_a_follower_that_follows_does_not_hold_anybody() -> None:
     assert node(engine, fan) == node(engine, shy)
 
 
-def test_a_follower_that_refuses_to_be_moved_holds_whom_it_must_be_with() -> None:
+@pytest.mark.parametrize(
+    "wish",
+    [
+        pytest.param(NEVER, id="as it says so"),
+        pytest.param({"memory.preserve.resource-policy.nri.io/pod": "true"}, id="for its memory"),
+    ],
+)
+def test_a_follower_that_is_not_to_be_moved_holds_whom_it_must_be_with(
+    wish: Mapping[str, str],
+) -> None:
     engine = engine_of(NODES)
     placed(engine, shy := container_of("shy", 1, lasting(apart(term("numa", "wolf")))))
-    placed(engine, container_of("fan", 1, lasting(near(term("numa", "shy"))), annotations=NEVER))
+    placed(engine, container_of("fan", 1, lasting(near(term("numa", "shy"))), annotations=wish))
     (number,) = node(engine, shy)
     placed(engine, container_of("wolf", 1, fails=True, annotations=pool(number)))
     assert "default/fan/main must be with it" in reason(engine.place_anew(shy.id))

@@ -214,6 +214,21 @@ def test_whole_cpus_that_are_shared_in_a_pod_with_resources_of_its_own_are_told(
     ]
 
 
+def test_an_init_container_that_is_done_by_then_is_in_no_set_of_its_pod() -> None:
+    text = POD.partition("  containers:")[0].replace("ANNOTATION", "a.b/e: f")
+    init = "  - {name: init, resources: {limits: {cpu: 2, memory: 1Mi}}}\n"
+    shared = OF_THE_POD.replace("SIZE", "2500m").replace("cpu: 2, ", "cpu: 500m, ")
+    found = list(lint_manifests(f"{text}  initContainers:\n{init}{shared}", PodCheck(None, None)))
+    assert not found
+
+
+def test_a_sibling_outside_the_set_makes_none_of_the_pods_numbers() -> None:
+    text = POD.partition("  containers:")[0]
+    text = text.replace("ANNOTATION", 'pod-pool.pinfold.dev/container.db: "false"')
+    found = list(lint_manifests(text + OF_THE_POD.replace("SIZE", "2500m"), PodCheck(None, None)))
+    assert not found
+
+
 def test_a_cold_start_in_a_pod_with_resources_of_its_own_is_told() -> None:
     text = POD.partition("  containers:")[0].replace("ANNOTATION", COLD)
     found = list(lint_manifests(text + OF_THE_POD.replace("SIZE", "3"), PodCheck(None, None)))
@@ -228,6 +243,7 @@ OWN = 'exclusive.pinfold.dev/container.web: request\n    pod-pool.pinfold.dev/po
     [
         pytest.param(OWN, WHOLE, True, id="a set of 2500m"),
         pytest.param(OWN, "{cpu: 2}", True, id="a pod whose containers share"),
+        pytest.param(OWN, "{cpu: 2500m}", True, id="a set of whole ones that is not Guaranteed"),
         pytest.param(OWN, "{cpu: 2500m, memory: 1Mi}", False, id="a set of whole ones"),
         pytest.param(OWN.partition("\n")[0], WHOLE, False, id="no set"),
         pytest.param(
@@ -235,6 +251,12 @@ OWN = 'exclusive.pinfold.dev/container.web: request\n    pod-pool.pinfold.dev/po
             WHOLE,
             True,
             id="a group, which only shares",
+        ),
+        pytest.param(
+            OWN.replace('pod-pool.pinfold.dev/pod: "true"', "group.pinfold.dev/pod: herd"),
+            "{cpu: 2500m, memory: 1Mi}",
+            True,
+            id="a group of whole ones",
         ),
     ],
 )
