@@ -360,12 +360,13 @@ class Engine:
     ) -> "tuple[Engine, Adopted]":
         """Another engine with the same containers, and what they must be told; this one stays.
 
-        Every container keeps exactly what it has where that is legal under the new configuration
-        (and on the new machine, after a cpu went offline or came back). Cpus that can be used again
-        go to those that miss exclusive ones, then to all that share them. The plan and the change
-        are the same call: take the new engine. Raises `ConfigError`.
+        Every container keeps exactly what it has where that is legal under the new configuration,
+        on the new machine. Cpus that can be used again go to those that miss exclusive ones, then
+        to all that share them. The plan and the change are one call. Raises `ConfigError`.
         """
-        engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
+        machine = machine or self.machine
+        layout = MachineLayout.of(machine, config, self.supply.reserved)
+        engine = Engine(machine, config, interrupts=self._interrupts, layout=layout)
         return engine, engine.take_over(self.snapshot())
 
     def take_over(self, before: Snapshot) -> Adopted:

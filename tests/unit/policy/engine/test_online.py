@@ -122,6 +122,14 @@ def test_reserved_cpus_of_our_choice_stay_whichever_others_go_and_come(
             other.check()
 
 
+def test_reserved_cpus_of_our_choice_stay_where_nobody_runs() -> None:
+    full = machine_from_spec("socket:2 core:4 thread:2 mem:8G")
+    one = Engine(full, Config())
+    less, _ = one.reconfigured(Config(), offline.without(full, CpuSet.of(9)))
+    assert less.supply.reserved == one.supply.reserved
+    assert Engine(less.machine, Config()).supply.reserved != one.supply.reserved
+
+
 def test_cpus_that_stand_in_for_reserved_ones_stay_until_these_are_back() -> None:
     full = machine_from_spec("socket:2 core:4 thread:2 mem:8G")
     config = Config(reserved_resources=Amounts(cpu="cpuset:4"))
