@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import combinations
 from typing import Final
 
@@ -167,16 +168,17 @@ def _levels_together(
 
 def _are_in_one(rules: Iterable[PlacementRules], levels: Collection[Level]) -> bool:
     """Whether rules about pools name the same domain of these levels to all, on any machine."""
-    named = [set(_named_domains(one, [level.value for level in levels])) for one in rules]
-    return bool(set.intersection(*named))
+    names = [level.value for level in levels]
+    named = [frozenset(_named_domains(one, names)) for one in rules]
+    return bool(reduce(frozenset[str].intersection, named))
 
 
 def _named_domains(rules: PlacementRules, levels: Collection[str]) -> Iterator[str]:
     """Domains of which a container must be in each, as labels of pools, or names of them."""
     pool = _POOL.fullmatch(rules.pool_name or "")
-    if pool is not None and _POOL_LEVELS[pool["noun"]] in levels:
+    level = "" if pool is None else _POOL_LEVELS[pool["noun"]]
+    if pool is not None and level in levels:
         # The labels of L3 groups have other numbers.
-        level = _POOL_LEVELS[pool["noun"]]
         yield pool[0] if level == Level.L3.value else f"{level}={pool['label']}"
     for one in rules.pool_required:
         for each in one.terms[0].expressions if len(one.terms) == 1 else ():

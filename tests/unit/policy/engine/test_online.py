@@ -228,7 +228,7 @@ def test_reserved_cpus_are_told_apart_by_the_cpusets_of_what_runs(
 ) -> None:
     """Of this machine's last core the kernel isolates both."""
     full = machine_from_spec("socket:2 core:4 thread:2 mem:8G isolated:14-15")
-    listed = []
+    listed: list[Container] = []
     for number, text in enumerate(running.split()):
         namespace, _, cpuset = text.rpartition(":")
         known = container(f"{namespace}{number}", 100)
