@@ -11,7 +11,11 @@ import click
 
 from ...policy.configuration.config_text import CheckedConfig, config_from_values
 from ...policy.engine.engine import Engine
+from ...policy.pools.layout import MachineLayout
+from ...topology.drawing.fingerprint import machine_fingerprint
+from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..control.history.history_file import (
     HISTORY_NAME,
     OLDER_NAME,
@@ -73,7 +77,8 @@ def command(
             check_machine(state, made_on)
     assert chosen is not None
     with chosen.placing():
-        engine = Engine(made_on, chosen.config)
+        layout = MachineLayout.of(made_on, chosen.config, _kept_reserve(state, made_on))
+        engine = Engine(made_on, chosen.config, layout=layout)
     found = replay(engine, kept)
     shown = [one for one in found if shows_all or one.outcome is not ReplayOutcome.SAME]
     click.echo(_as_json(found, shown) if output == "json" else _as_text(found, shown))
@@ -99,6 +104,14 @@ def _state(path: Path, config: CheckedConfig | None) -> State | None:
         if config is None:
             raise
         return None
+
+
+def _kept_reserve(state: State | None, machine: Machine) -> CpuSet:
+    """The cpus that the node reserved, as its number alone may not tell; none on other machines."""
+    if state is None or not state.reserved:
+        return NO_CPUS
+    is_its_own = state.machine.fingerprint == machine_fingerprint(machine)
+    return CpuSet.parse(state.reserved) if is_its_own else NO_CPUS
 
 
 def _as_text(found: Sequence[Replayed], shown: Sequence[Replayed]) -> str:

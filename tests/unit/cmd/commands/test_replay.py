@@ -17,7 +17,7 @@ from pinfold.topology.model.machine import Machine
 from tests.property.test_engine_walk import MACHINES
 
 from ..control.history.test_history_keeper import MADE, KeptNode
-from ..daemon.paper_node import burstable, guaranteed
+from ..daemon.paper_node import burstable, config, guaranteed
 
 SPEC = "socket:2 numa:1 core:4 thread:1 mem:8G"
 
@@ -59,6 +59,22 @@ def test_a_made_up_machine_of_a_folder_is_known_from_its_state(tmp_path: Path) -
     node.stop()
     found = CliRunner().invoke(main, ["replay", f"--state={tmp_path}"])
     assert found.output == "as it was: 1, elsewhere: 0, refused now: 0, granted now: 0\n"
+
+
+def test_cpus_are_reserved_that_the_node_reserved(tmp_path: Path) -> None:
+    """Of one cpu, as the configuration has it by now, any other one would be chosen."""
+    node = KeptNode(tmp_path, MADE)
+    node.settings = config(reservedResources={"cpu": "cpuset:3"})
+    node.daemon = node._daemon()  # pyright: ignore[reportPrivateUsage]
+    node.start()
+    node.run(guaranteed("db", 2000))
+    node.settings = config(reservedResources={"cpu": "1"})
+    node.restart()
+    node.run(guaranteed("web", 2000))
+    node.stop()
+    for more in ([], [f"--machine={SPEC}"]):
+        found = CliRunner().invoke(main, ["replay", f"--state={tmp_path}", *more])
+        assert found.output == "as it was: 2, elsewhere: 0, refused now: 0, granted now: 0\n"
 
 
 def test_the_machine_of_a_folder_from_elsewhere_has_to_be_named(folder: Path) -> None:
