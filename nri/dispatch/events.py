@@ -124,7 +124,7 @@ class Events:
             return Answer(container_id=container_id, own=own, lifts_quota=lifts, is_echo=True)
         resources = estimate(merged, known.pod.qos, self._machine_memory_bytes)
         decision = self.policy.update(container_id, resources)
-        self._owner.afterwards(lambda: self._decided("update", container_id, known, decision))
+        self._owner.afterwards(lambda: self._decided("update", known, decision))
         others = _pinnings(decision.changes)
         others.pop(container_id, None)
         if isinstance(decision.result, Refusal):
@@ -224,7 +224,7 @@ class Events:
         decision = self.policy.move(container_id, pool_id)
         if known is not None and not isinstance(decision.result, Refusal):
             self._actuator.want({**_pinnings(decision.changes), container_id: decision.pinning})
-            self._owner.afterwards(lambda: self._decided("move", container_id, known, decision))
+            self._owner.afterwards(lambda: self._decided("move", known, decision))
         return decision
 
     def look_at_rules(self) -> Mapping[ContainerId, tuple[str, ...]]:
@@ -249,7 +249,7 @@ class Events:
         if isinstance(decision.result, Refusal):
             return decision.result.reason
         self._actuator.want({**_pinnings(decision.changes), container_id: decision.pinning})
-        self._owner.afterwards(lambda: self._decided("replace", container_id, known, decision))
+        self._owner.afterwards(lambda: self._decided("replace", known, decision))
         return None
 
     def end_cold_start(self, container_id: ContainerId) -> None:
@@ -305,7 +305,7 @@ class Events:
 
     def _tell_unmet(self, container: Container, decision: Decision) -> None:
         told = as_it_is(self.policy, decision)
-        self._owner.afterwards(lambda: self._decided("unmet", container.id, container, told))
+        self._owner.afterwards(lambda: self._decided("unmet", container, told))
 
     def _tell_cold_start(self, container_id: ContainerId) -> None:
         container = self.policy.containers.get(container_id)
@@ -380,17 +380,20 @@ class Events:
 
     def _wanted(self) -> dict[ContainerId, Pinning]:
         """The pinning of every placed container."""
-        policy = self.policy
-        return {one: policy.pinning(one) or Pinning() for one in policy.grants}
+        return {one: self.policy.pinning(one) or Pinning() for one in self.policy.grants}
 
     def _of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         return self.policy.of_pod(pod_id) if pod_id else ()
 
-    def _decided(
-        self, event: str, container_id: ContainerId, known: Container, decision: Decision
-    ) -> None:
-        container = self.policy.containers.get(container_id, known)
+    def _decided(self, event: str, known: Container, decision: Decision) -> None:
+        container = self.policy.containers.get(known.id, known)
         self.report(Decided(event=event, container=container, decision=decision))
+        self._look_again(known.id)
+
+    def _look_again(self, container_id: ContainerId, looks_left: int = 16) -> None:
+        """Have the notes at others catch up with a decision, piece by piece: plans go by them."""
+        if self.policy.compact(container_id) and looks_left:
+            self._owner.afterwards(lambda: self._look_again(container_id, looks_left - 1))
 
 
 def _pinnings(changes: Iterable[Change]) -> dict[ContainerId, Pinning]:

@@ -201,6 +201,23 @@ def test_a_rule_that_a_reload_breaks_is_told_once(node: _Node) -> None:
     assert [str(told.decision.pinning.cpus) for told in node.unmet()] == ["2", "3"]
 
 
+def test_a_rule_that_a_move_mends_is_told_of_nobody_any_more_however_many_there_were(
+    node: _Node,
+) -> None:
+    owner = container_of("owner", 0, apart(term("core", "wide")))
+    many = [container_of(f"wide-{n}", 0, app="wide") for n in range(40)]
+    plug = container_of("plug", 1, annotations=_in_node(1))
+    node.create(*(first := plugs()), owner, plug, *many)
+    for one in (*first, plug):
+        node.stop(one)
+    policy = node.events.policy
+    assert any(policy.decisions[one.id].unmet for one in many)
+    (pool,) = (one.id for one in policy.tree.pools if one.name == "NUMA node #2")
+    node.owner.ask("move", lambda: node.events.move(owner.id, pool))
+    node.tidy()
+    assert [one.path for one in (owner, *many) if policy.decisions[one.id].unmet] == []
+
+
 @pytest.mark.parametrize("happening", [Reconfigured(0), Synchronized(0, 0)])
 def test_a_rule_that_holds_since_all_were_adopted_anew_is_told_when_it_breaks(
     node: _Node, happening: Happening
