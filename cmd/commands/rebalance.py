@@ -1,6 +1,7 @@
 """`pinfold rebalance`: the moves that would place running containers better."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
 
@@ -16,6 +17,7 @@ from ...policy.engine.rebalance.plan import (
     rebalance,
 )
 from ...policy.engine.rebalance.promise import needed_moves
+from ...policy.placing.mover import MovePurpose
 from ...topology.drawing.machine_tree import bytes_text
 from ..control.control_client import ControlClient, ControlError
 from ..control.control_option import control_option
@@ -29,6 +31,11 @@ from .output_option import output_option
 from .saved_node import MachineOptions, cut_pods, saved_engine, saved_state
 
 _STOPPED: Final = 1
+_PURPOSES: Final[Mapping[MovePurpose, str]] = {
+    MovePurpose.ASIDE: "is needed where it goes by a move after it",
+    MovePurpose.ONE_NUMA_NODE: "goes back to one NUMA node",
+    MovePurpose.WHOLE_CPUS: "leaves a whole cpu free",
+}
 _COLUMNS: Final = ("container", "from", "to", "gain", "memory to migrate")
 
 
@@ -146,9 +153,16 @@ def _plan_text(plan: RebalancePlan, budget: RebalanceBudget) -> str:
             f"satisfied weight: {before}, {after} after {moves}"
             f" ({migrated} to migrate, {cpusets} to change)",
             *table_lines(_COLUMNS, [_row(move, plan.scale) for move in plan.moves]),
-            *(escaped(f"  mends {text}") for move in plan.moves for text in move.mends),
+            *(escaped(f"  {text}") for move in plan.moves for text in _reasons(move)),
         ]
     )
+
+
+def _reasons(move: RebalanceMove) -> Sequence[str]:
+    """What a move is for, where that is no gain of its own."""
+    if reason := _PURPOSES.get(move.purpose):
+        return (f"{move.container.path} {reason}",)
+    return tuple(f"mends {text}" for text in move.mends)
 
 
 def _count(number: int, what: str) -> str:

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from ...policy.placing.mover import MovePurpose
+
 
 class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a document."""
@@ -229,13 +231,17 @@ class SiteDocument(NodeDocument, frozen=True, kw_only=True):
 
 
 class PlannedMoveDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):
-    """One step of a plan; `bytes`: the memory that it migrates; `mends`: unmet required rules."""
+    """One step of a plan; `bytes`: the memory that it migrates; `mends`: unmet required rules.
+
+    `purpose`: in the words of `decided_by`; left out where containers wish it.
+    """
 
     container: str
     from_: SiteDocument = msgspec.field(name="from")
     to: SiteDocument
     gain: int
     bytes: int
+    purpose: MovePurpose = MovePurpose.WISHES
     mends: tuple[str, ...] = ()
 
 

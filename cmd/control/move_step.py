@@ -11,6 +11,7 @@ from ...policy.inquiry.counted_rules import RuleKind, counted_rules
 from ...policy.model.container import Container, ContainerId
 from ...policy.model.grant import PoolId, Refusal
 from ...policy.model.pinning import Pinning
+from ...policy.placing.mover import MovePurpose
 from ..daemon.daemon import Daemon
 from .container_names import ControlRequestError
 from .documents import MoveDocument, PlannedMoveDocument
@@ -63,10 +64,11 @@ def move_container(
         or _broken_promise(snapshot, container, pools, to_pool, promised)
         or _rule_objection(snapshot, container)
     )
+    purpose = promised[0].purpose if promised else MovePurpose.WISHES
     if not reason:
         decision = daemon.plugin.owner.ask(
             "move",
-            lambda: _move_unless_changed(daemon, snapshot, container_id, pools[to_pool]),
+            lambda: _move_unless_changed(daemon, snapshot, container_id, pools[to_pool], purpose),
             _POLICY_SECONDS,
         )
         if decision is None:
@@ -144,6 +146,7 @@ def _broken_promise(
                 before=pools[one.from_.pool],
                 after=pools[one.to.pool],
                 gain=one.gain,
+                purpose=one.purpose,
                 mends=one.mends,
             )
         )
@@ -165,12 +168,16 @@ def _found(snapshot: Snapshot, move: PlannedMoveDocument) -> Container | None:
 
 
 def _move_unless_changed(
-    daemon: Daemon, snapshot: Snapshot, container_id: ContainerId, pool_id: PoolId
+    daemon: Daemon,
+    snapshot: Snapshot,
+    container_id: ContainerId,
+    pool_id: PoolId,
+    purpose: MovePurpose,
 ) -> Decision | None:
     """In the policy's turn: the move, or None where anybody came, went or moved since."""
     policy = daemon.engine
     is_same = policy.tree is snapshot.tree and dict(policy.grants) == dict(snapshot.grants)
-    return daemon.plugin.events.move(container_id, pool_id) if is_same else None
+    return daemon.plugin.events.move(container_id, pool_id, purpose) if is_same else None
 
 
 def _unsettled(daemon: Daemon, container_id: ContainerId, wanted: Pinning) -> str:

@@ -18,6 +18,7 @@ from ...policy.model.container import Container, ContainerId, ContainerState, Po
 from ...policy.model.grant import PoolId, Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate, merge
 from ...policy.model.pinning import Change, Pinning
+from ...policy.placing.mover import MovePurpose
 from ...topology.model.machine import Machine
 from .actuator import Actuator
 from .answer import Answer
@@ -218,10 +219,10 @@ class Events:
         self._owner.afterwards(tell)
         return True
 
-    def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
+    def move(self, container_id: ContainerId, pool_id: PoolId, purpose: MovePurpose) -> Decision:
         """Move a running container to another pool, and tell all that change; or say why not."""
         known = self.policy.containers.get(container_id)
-        decision = self.policy.move(container_id, pool_id)
+        decision = self.policy.move(container_id, pool_id, purpose)
         if known is not None and not isinstance(decision.result, Refusal):
             self._actuator.want({**_pinnings(decision.changes), container_id: decision.pinning})
             self._owner.afterwards(lambda: self._decided("move", known, decision))
@@ -351,8 +352,7 @@ class Events:
 
     def _adopt(self, mention: Mention) -> Answer:
         """Take over a container that runs already: it cannot be refused any more."""
-        newcomer = mention.read()
-        return self._placed("adopt", newcomer, ContainerState.RUNNING, self.policy.adopt)
+        return self._placed("adopt", mention.read(), ContainerState.RUNNING, self.policy.adopt)
 
     def _release(
         self, container_id: ContainerId, release: Callable[[ContainerId], tuple[Change, ...]]

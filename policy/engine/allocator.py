@@ -7,14 +7,14 @@ from msgspec import structs
 
 from ..books.books import Books
 from ..model.container import Container, ContainerId, Resources
-from ..model.grant import Grant, PoolId
+from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change
 from ..placing.classifier import Classified, Classifier
 from ..placing.judging.judge import Judge
 from ..placing.judging.rule_look import RuleLook
 from ..placing.judging.told_rules import NOTHING_TOLD, ToldRules
 from ..placing.judging.uncounted_rules import with_uncounted
-from ..placing.mover import Mover
+from ..placing.mover import MovePurpose, Mover
 from ..placing.openings.regrowth import Regrowth
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.planner import Planner
@@ -207,14 +207,16 @@ class Allocator:
         self.pens.sizes.note_resized(container)
         return self._with_returns(self._change(placement, classified, look, is_resized=True))
 
-    def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
+    def move(self, container_id: ContainerId, pool_id: PoolId, purpose: MovePurpose) -> Decision:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
+        grant = self.books.ledger.grants.get(container_id)
+        if grant is None:
+            return _nothing_to_move(container_id)
         classified = self.roster.classified[container_id]
-        grant = self.books.ledger.grants[container_id]
         self.unmet.look_at_postponed()
         if self.roster.decisions[container_id].unmet or self._judge.is_tied(container_id):
             return self.place_anew(container_id, pool_id, mends_told=True)
-        placement = Mover(self.books).plan(grant, classified.request, pool_id)
+        placement = Mover(self.books).plan(grant, classified.request, pool_id, purpose)
         if isinstance(placement, Failure):
             return left_as_it_was(grant, placement, self.books, classified.problems)
         return self._change(placement, classified, self.unmet.look())
@@ -223,6 +225,8 @@ class Allocator:
         self, container_id: ContainerId, pool_id: PoolId | None = None, *, mends_told: bool = False
     ) -> Decision:
         """Another place where rules of a container hold, with its pen; a refusal moves nobody."""
+        if container_id not in self.books.ledger.grants:
+            return _nothing_to_move(container_id)
         if mends_told:
             self.unmet.look_at_postponed()
         classified = self.roster.classified[container_id]
@@ -380,3 +384,8 @@ class Allocator:
             self.unmet.tell_owners(container, placement.broken)
             return self.unmet.told(decision, placement.broken)
         return decision
+
+
+def _nothing_to_move(container_id: ContainerId) -> Decision:
+    refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
+    return Decision(container_id=container_id, result=refusal)

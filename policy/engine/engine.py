@@ -14,6 +14,7 @@ from ..model.grant import Grant, PoolId, Refusal
 from ..model.instances import Listed
 from ..model.pinning import Change, Pinning, changed, difference
 from ..placing.classifier import Classifier
+from ..placing.mover import MovePurpose
 from ..placing.wishes.bandwidth import interleaved, lifts_quota
 from ..pools.layout import MachineLayout
 from ..pools.pool_labels import idle_pool_labels
@@ -267,15 +268,17 @@ class Engine:
         """Let containers that come back choose anew, those of one pod or all."""
         self._allocator.roster.forget_places(pod_uid)
 
-    def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
+    def move(
+        self,
+        container_id: ContainerId,
+        pool_id: PoolId,
+        purpose: MovePurpose = MovePurpose.WISHES,
+    ) -> Decision:
         """Move a container to another pool; a refusal leaves it where it is, and what it holds.
 
-        Others' pinnings that follow are in `changes`.
+        Others' pinnings that follow are in `changes`. `purpose`: where no rule of it is unmet.
         """
-        if container_id not in self.grants:
-            refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
-            return Decision(container_id=container_id, result=refusal)
-        return self._allocator.move(container_id, pool_id)
+        return self._allocator.move(container_id, pool_id, purpose)
 
     def look_at_rules(self) -> Mapping[ContainerId, tuple[str, ...]]:
         """Rules required during execution that do not hold, by owner; none where all of them do.
@@ -298,9 +301,6 @@ class Engine:
         `mends_told`: or that are told as unmet, by it or by others about it. A refusal leaves it
         where it is. Others' pinnings that follow are in `changes`.
         """
-        if container_id not in self.grants:
-            refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
-            return Decision(container_id=container_id, result=refusal)
         return self._allocator.place_anew(container_id, mends_told=mends_told)
 
     def synchronize(

@@ -1,5 +1,7 @@
 """Plans of moves: a container that runs goes to another pool, with all that it asks for."""
 
+import enum
+
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import CpuSet
@@ -13,6 +15,17 @@ from .judging.whole_cores import idle_cores
 from .placer import Failure, Placement
 
 
+class MovePurpose(enum.Enum):
+    """What a container goes to another pool for, in the words that decisions have for it."""
+
+    RULES = "mended"
+    WISHES = "rebalance"
+    ASIDE = "stepped_aside"
+    """It gains nothing by it; the moves that follow do."""
+    ONE_NUMA_NODE = "one_numa_node"
+    WHOLE_CPUS = "gathered"
+
+
 class Mover:
     """Plans moves from what a ledger has left."""
 
@@ -24,7 +37,9 @@ class Mover:
         self._pool_memory = books.pool_memory
         self._picker = books.picker
 
-    def plan(self, held: Grant, request: Request, pool_id: PoolId) -> Placement | Failure:
+    def plan(
+        self, held: Grant, request: Request, pool_id: PoolId, purpose: MovePurpose
+    ) -> Placement | Failure:
         """The grant of a container in another pool; nobody else has to make room for it.
 
         It is refused where it would take the last cpu of containers that asked for none.
@@ -50,7 +65,7 @@ class Mover:
             memory=offer.zone,
             memory_bytes=request.memory_bytes,
         )
-        return Placement(booking=Booking(grant=grant, offer=offer), decided_by="rebalance")
+        return Placement(booking=Booking(grant=grant, offer=offer), decided_by=purpose.value)
 
     def _cpus(
         self, held: Grant, request: Request, pool_id: PoolId, ledger: Ledger

@@ -24,6 +24,7 @@ def move_documents(moves: Iterable[RebalanceMove]) -> tuple[PlannedMoveDocument,
             to=_site(move.after),
             gain=move.gain,
             bytes=move.migrated_bytes,
+            purpose=move.purpose,
             mends=move.mends,
         )
         for move in moves

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId
+from ...placing.mover import MovePurpose
 from ..decision import rule_names
 from ..engine import Engine
 from ..snapshot import Snapshot
@@ -314,10 +315,11 @@ class Mending:
         if pool_id is None:
             decision = trial.place_anew(container_id, mends_told=True)
         else:
-            decision = trial.move(container_id, pool_id)
+            decision = trial.move(container_id, pool_id, MovePurpose.ASIDE)
         if not isinstance(decision.result, Grant):
             return None
         left = unmet_after(trial, container_id)
+        mends = tuple(one for one in dict.fromkeys((*own, *unmet)) if one not in left)
         return RouteStep(
             container_id,
             before,
@@ -325,7 +327,8 @@ class Mending:
             decision,
             decision.result.pool_id,
             gain=self._score(trial.grants) - score,
-            mends=tuple(one for one in dict.fromkeys((*own, *unmet)) if one not in left),
+            purpose=MovePurpose.RULES if mends else MovePurpose.ASIDE,
+            mends=mends,
         )
 
     def _score(self, grants: Mapping[ContainerId, Grant]) -> int:

@@ -15,8 +15,10 @@ from ....topology.sets.cpuset import CpuSet, NodeSet
 from ...model.container import Container, ContainerId
 from ...model.grant import Grant, PoolId
 from ...model.pinning import Pinning
+from ...placing.mover import MovePurpose
 from ..engine import Engine
 from ..snapshot import Snapshot
+from .gathering import Gathering
 from .mending import Mended, Mending
 from .model import PlacementModel
 from .placement_score import placement_objective
@@ -27,8 +29,6 @@ from .tenants import placement_model
 _STEPS_MAX: Final = 300_000
 """Half a dozen seconds for a thousand containers on an ordinary machine."""
 _STEPS_PER_CONTAINER: Final = 4000
-_SCARCE: Final = 8
-"""Whole cpus are scarce where fewer than one of so many is free."""
 _QUALITY_STEPS: Final = 100_000
 
 
@@ -68,6 +68,7 @@ class RebalanceMove(Struct, frozen=True, kw_only=True):
     """Memory on nodes that it leaves, if its memory is spread evenly over those it has."""
     changed_cpusets: int
     """Containers whose cpusets or memory sets are other ones afterwards, itself included."""
+    purpose: MovePurpose = MovePurpose.WISHES
     mends: tuple[str, ...] = ()
     """Required rules with their owners that are told as unmet, and hold afterwards."""
 
@@ -144,14 +145,14 @@ def _improved(snapshot: Snapshot, budget: RebalanceBudget) -> RebalancePlan:
     improve(model, effort(model, budget.search_steps))
     _narrow(model)
     _settle_back(model, origin)
-    _gather_cpus(model)
     targets = {index: model.place[index] for index in model.movable}
-    moves = _route(snapshot, model, origin, targets, budget)
+    trial, moves = _route(snapshot, model, origin, targets, budget)
     if budget.moves is not None:
         # A few good moves from here may be better than the first ones of a long way.
-        few = _route(snapshot, model, origin, {}, budget)
+        other, few = _route(snapshot, model, origin, {}, budget)
         if sum(move.gain for move in few) > sum(move.gain for move in moves):
-            moves = few
+            trial, moves = other, few
+    moves = (*moves, *_gathered(trial, model, budget, len(moves)))
     return RebalancePlan(
         score=score,
         score_after=score + sum(move.gain for move in moves),
@@ -219,39 +220,17 @@ def _settle_back(model: PlacementModel, origin: Sequence[int]) -> None:
                 has_moved = True
 
 
-def _gather_cpus(model: PlacementModel) -> None:
-    """Make whole cpus of parts of them, where few whole ones are left, at no cost.
-
-    A share goes where a part of a cpu is left that it fills, if a whole cpu is free where it was.
-    """
-    room = model.room
-    leaves = [pool for pool in model.objective.tree.pools if not pool.children]
-    sharable = sum(len(leaf.sharable) for leaf in leaves)
-    for index in model.movable:
-        tenant, source = model.tenants[index], model.place[index]
-        whole = sum(max(room[leaf.id], 0) // 1000 for leaf in leaves)
-        if _SCARCE * whole >= sharable:
-            return
-        if tenant.has_own_cpus or not model.is_leaf[source]:
-            continue
-        if room[source] % 1000 + tenant.milli < 1000:
-            continue
-        here = model.worth(index, source)
-        for target in sorted(tenant.targets, key=lambda one: (room[one] % 1000, one)):
-            is_filled = target != source and room[target] % 1000 >= tenant.milli
-            if is_filled and model.worth(index, target) >= here and model.fits(index, target):
-                model.move(index, target)
-                break
-
-
 def _route(
     snapshot: Snapshot,
     model: PlacementModel,
     origin: Sequence[int],
     targets: Mapping[int, int],
     budget: RebalanceBudget,
-) -> tuple[RebalanceMove, ...]:
-    """The legal steps from the beginning towards some targets, up to where the score is highest."""
+) -> tuple[Engine, tuple[RebalanceMove, ...]]:
+    """The legal steps from the beginning towards some targets, up to where the score is highest.
+
+    With an engine on which they were made.
+    """
     model.put(origin)
     trial = Engine.of(snapshot)
     steps = islice(Route(trial, model, targets).steps(), budget.moves)
@@ -263,7 +242,21 @@ def _route(
         # The last place of the same score: what gains nothing there mends something else.
         if total >= best:
             best, length = total, number
-    return tuple(moves[:length])
+    if length < len(moves):
+        trial = Engine.of(snapshot)
+        for move in moves[:length]:
+            trial.move(move.container.id, move.pool_id, move.purpose)
+    return trial, tuple(moves[:length])
+
+
+def _gathered(
+    trial: Engine, model: PlacementModel, budget: RebalanceBudget, made: int
+) -> tuple[RebalanceMove, ...]:
+    """The moves after so many others that make whole cpus of parts of them."""
+    model.put([int(trial.grants[one.id].pool_id) for one in model.tenants])
+    left = None if budget.moves is None else budget.moves - made
+    steps, pages = Gathering(trial, model).steps(), dict[ContainerId, NodeSet]()
+    return tuple(_move(trial, step, pages) for step in islice(steps, left))
 
 
 def _move(trial: Engine, step: RouteStep, pages: dict[ContainerId, NodeSet]) -> RebalanceMove:
@@ -286,6 +279,7 @@ def _move(trial: Engine, step: RouteStep, pages: dict[ContainerId, NodeSet]) -> 
         gain=step.gain,
         migrated_bytes=grant.memory_bytes * len(left) // len(held) if is_migrated else 0,
         changed_cpusets=own_change + len(step.decision.changes),
+        purpose=step.purpose,
         mends=step.mends,
     )
 

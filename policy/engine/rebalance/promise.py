@@ -7,8 +7,10 @@ from msgspec import Struct
 
 from ...model.container import ContainerId
 from ...model.grant import PoolId, Refusal
+from ...placing.mover import MovePurpose
 from ..engine import Engine
 from ..snapshot import Snapshot
+from .gathering import whole_cpus
 from .placement_score import placement_objective, pools_of
 from .plan import RebalanceMove
 from .unmet_names import unmet_after, unmet_names
@@ -26,6 +28,7 @@ class PromisedStep(Struct, frozen=True, kw_only=True):
     after: PoolId
     gain: int
     """What the satisfied weight gains by this step, in the unit of the plan."""
+    purpose: MovePurpose = MovePurpose.WISHES
     mends: tuple[str, ...] = ()
 
 
@@ -91,12 +94,15 @@ def _mends_reason(snapshot: Snapshot, steps: Sequence[PromisedStep]) -> str:
         if step.mends and not any(one in told for one in step.mends):
             return f"a rule that it was to mend holds by now: {step.mends[0]}"
     first = steps[0]
-    if not first.mends:
+    if not first.mends and first.purpose is not MovePurpose.WHOLE_CPUS:
         return ""
     trial = Engine.of(snapshot)
     result = trial.move(first.container_id, first.after).result
     if isinstance(result, Refusal):
         return result.reason
+    if not first.mends:
+        is_more = whole_cpus(trial.snapshot()) > whole_cpus(snapshot)
+        return "" if is_more else "it would leave no whole cpu free by now"
     left = unmet_after(trial, first.container_id)
     if lasting := [one for one in first.mends if one in left]:
         return f"a rule that it was to mend would not hold by now: {lasting[0]}"

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId
 from ...model.pinning import Pinning
+from ...placing.mover import MovePurpose
 from ..decision import Decision
 from ..engine import Engine
 from .model import PlacementModel
@@ -28,6 +29,7 @@ class RouteStep(NamedTuple):
     decision: Decision
     pool_id: PoolId
     gain: int
+    purpose: MovePurpose
     mends: tuple[str, ...] = ()
     """Unmet rules with their owners that hold afterwards."""
 
@@ -82,15 +84,22 @@ class Route:
             return None
         container_id = model.tenants[index].id
         before, told = self._trial.grants[container_id], self._trial.pinning(container_id)
-        decision = self._trial.move(container_id, PoolId(target))
+        gain = self._gain(index, target)
+        purpose = self._purpose(index, target, gain)
+        decision = self._trial.move(container_id, PoolId(target), purpose)
         if not isinstance(decision.result, Grant):
             self._refusals[index] = self._refusals.get(index, 0) + 1
             if self._refusals[index] >= _REFUSALS_MAX:
                 self._pending.pop(index, None)
             return None
-        gain = self._gain(index, target)
         model.move(index, target)
-        return RouteStep(container_id, before, told, decision, PoolId(target), gain)
+        return RouteStep(container_id, before, told, decision, PoolId(target), gain, purpose)
+
+    def _purpose(self, index: int, target: int, gain: int) -> MovePurpose:
+        if gain > 0:
+            return MovePurpose.WISHES
+        is_narrowed = not gain and target in self._model.tenants[index].narrower
+        return MovePurpose.ONE_NUMA_NODE if is_narrowed else MovePurpose.ASIDE
 
     def _step_aside(self) -> RouteStep | None:
         """The step of a container that is to leave a pool which others wait for."""

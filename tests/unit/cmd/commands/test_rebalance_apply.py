@@ -77,6 +77,20 @@ def test_moves_are_made_by_the_daemon_and_the_kernel_has_them(node: AskedNode) -
     assert run.output == "satisfied weight: 5; no move is worth it\nmade: 0 moves of 0\n"
 
 
+def test_a_move_that_gains_nothing_says_what_it_is_for_before_and_after(node: AskedNode) -> None:
+    node.remove("web")
+    node.run(guaranteed("calm", 500))
+    here = pools(node)["calm"]
+    assert node.client.move(node.id_of("calm"), here, "root").moved
+    (move,) = json.loads(rebalance(node, "-o", "json").output)["moves"]
+    assert (move["gain"], move["purpose"]) == (0, "one_numa_node")
+    run = rebalance(node, "--apply")
+    assert run.exit_code == 0, run.output
+    assert "  default/calm/calm goes back to one NUMA node\n" in run.output
+    explained = CliRunner().invoke(main, ["explain", "calm", f"--control={node.path}"]).output
+    assert "because: one NUMA node has room for all of it" in explained
+
+
 def test_a_container_that_is_elsewhere_by_now_is_left_alone(node: AskedNode) -> None:
     found = node.client.move(node.id_of("db"), "socket #1", "root")
     assert (found.moved, found.reason, found.pool) == (
