@@ -237,7 +237,10 @@ class Mending:
         return placement_model(engine.snapshot(), self._objective, moves_exclusive=self._exclusive)
 
     def _finished(self, way: _Way) -> Mended:
-        """A way with what else the policy finds a place for by itself."""
+        """A way with what else the policy finds a place for by itself.
+
+        It ends where a rule is mended: whoever leaves others in the way of one goes for nothing.
+        """
         steps, trial, tries = [*way.steps], way.engine, _TRIES_MAX
         self._cleared_left = _TRIES_MAX
         has_moved = True
@@ -257,7 +260,20 @@ class Mending:
             if found is not None:
                 has_moved, trial = True, found[0]
                 steps += found[1]
+        mending = (number for number, one in enumerate(steps, start=1) if one.mends)
+        kept = max(len(way.steps), *mending, 0)
+        if kept < len(steps):
+            steps = steps[:kept]
+            trial = self._made(steps)
         return Mended(steps=tuple(steps), snapshot=trial.snapshot(), unmet=_unmet_count(trial))
+
+    def _made(self, steps: Sequence[RouteStep]) -> Engine:
+        """An engine on which some steps were made."""
+        trial = Engine.of(self._snapshot)
+        for one in steps:
+            trial.move(one.container_id, one.pool_id, one.purpose)
+            unmet_after(trial, one.container_id)
+        return trial
 
     def _cleared(self, engine: Engine, moves: int) -> tuple[Engine, Sequence[RouteStep]] | None:
         """The moves of all who are in the way of one rule, and the engine on which they were made.

@@ -106,6 +106,11 @@ def carried_out(engine: Engine, plan: RebalancePlan) -> None:
             id="or has exclusive cpus",
         ),
         pytest.param(
+            crowded(SHEEP, wolf("w1"), wolf("w2", annotations=NEVER)),
+            [],
+            id="nor where they came later and are told of the rule themselves",
+        ),
+        pytest.param(
             crowded(wolf("w1"), wolf("w2", 1, annotations=ALLOWED), SHEEP),
             ["w1", "w2"],
             id="unless its annotation lets it go",
