@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from itertools import product
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +122,26 @@ def test_every_step_is_legal_and_the_score_is_what_the_plan_says(
         assert moves_exclusive or not trial.grants[move.container.id].exclusive
         assert 0 <= move.migrated_bytes <= 64 * MIB
     assert score == plan.score_after
+
+
+@pytest.mark.parametrize(
+    ("milli", "wishes"),
+    [
+        ((100, 1900, 1000, 100, 1500, 900), {("f", "e"): 5, ("c", "e"): 3}),
+        (
+            (1900, 900, 100, 1900, 1500, 900),
+            {("a", "f"): -5, ("a", "e"): -5, ("c", "f"): -1, ("c", "b"): -5, ("d", "c"): 1},
+        ),
+    ],
+)
+def test_nobody_makes_way_for_a_move_that_cannot_follow(
+    milli: tuple[int, ...], wishes: Mapping[tuple[str, str], int]
+) -> None:
+    """There and back again, or only there."""
+    plan = rebalance(
+        arrived(milli, wishes, NARROW).snapshot(), RebalanceBudget(moves_exclusive=True)
+    )
+    assert plan.score_after > plan.score or not plan.moves
 
 
 @SLOW

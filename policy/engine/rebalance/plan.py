@@ -239,8 +239,8 @@ def _route(
     best = length = total = 0
     for number, move in enumerate(moves, start=1):
         total += move.gain
-        # The last place of the same score: what gains nothing there mends something else.
-        if total >= best:
+        # There and back again gains nothing either, and is for nothing.
+        if total > best or (total == best and move.purpose is MovePurpose.ONE_NUMA_NODE):
             best, length = total, number
     if length < len(moves):
         trial = Engine.of(snapshot)
