@@ -323,6 +323,16 @@ class Allocator:
             return self.return_home(container_id)
         return self.books.pinner.changes()
 
+    def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
+        """Forget a container for good, and what others had because of it. Unknown ids are fine."""
+        known = self.roster.containers.get(container_id)
+        self.shares.end(container_id)
+        changes = self.release(container_id)
+        self.forget(container_id)
+        if known is not None:
+            self.shares.part(known)
+        return changes
+
     def return_home(self, left_by: ContainerId | None) -> tuple[Change, ...]:
         """Let those come home who were driven out of what a container, or a pod, gives back."""
         moved = self.homes.return_home()

@@ -232,10 +232,7 @@ class Engine:
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Forget a container, releasing it first where it was never stopped."""
-        self._allocator.shares.end(container_id)
-        changes = self._allocator.release(container_id)
-        self._allocator.forget(container_id)
-        return changes
+        return self._allocator.remove(container_id)
 
     def update(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Change what a container asks for; a refusal leaves it what it had."""

@@ -49,6 +49,8 @@ class ShiftedShares:
         """Containers that may be given more, in this order."""
         self._beside_others: dict[ContainerId, None] = {}
         """And those that may be as soon as they are beside nobody whom they must not be with."""
+        self._parted: dict[ContainerId, None] = {}
+        """Containers that have cpus kept shared, and of whom one that they want is gone."""
 
     def widen(self, gone: ContainerId) -> None:
         """Give containers that were narrowed for another, which is gone, what rules leave now.
@@ -80,6 +82,34 @@ class ShiftedShares:
         self._call_up()
         if gone not in self._books.ledger.grants:
             self.widen_due(forgotten=gone)
+
+    def part(self, gone: Container) -> None:
+        """Keep no cpus shared any more for the sake of one that is forgotten and holds nothing.
+
+        So it is after a restart, too. Others may still be with whoever wanted it.
+        """
+        grants = self._books.ledger.grants
+        for one in self._books.standing.matching(gone):
+            if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
+                owners = [owner for owner in one.owners if owner in grants and grants[owner].beside]
+                self._parted.update(dict.fromkeys(owners))
+        self._part_due()
+
+    def _part_due(self) -> None:
+        ledger, effort = self._books.ledger, 0
+        scenes: dict[ContainerId | None, Scene] = {}
+        while self._parted and effort < REGROWTH_EFFORT_MAX:
+            owner_id, _ = self._parted.popitem()
+            grant = ledger.grants.get(owner_id)
+            if grant is None or not grant.beside:
+                continue
+            cpus, own = self._books.presence(owner_id), grant.exclusive.mask
+            judgements = self._judgements((owner_id,), scenes)
+            effort += _EFFORT_OF_ONE + sum(one.effort for one in judgements)
+            needed = [one for found in judgements for one in found.beside(cpus, own)]
+            beside = tuple(one for one in grant.beside if any(one & other for other in needed))
+            if beside != grant.beside:
+                ledger.repool(replace(grant, beside=beside))
 
     def widen_later(self, placement: Placement) -> None:
         """Give a container that is back narrowed what rules leave, if who it made way for is not.
@@ -157,6 +187,7 @@ class ShiftedShares:
 
         `free`: those that would make way again. `forgotten`: one that has ended for good.
         """
+        self._part_due()
         ledger, effort = self._books.ledger, 0
         gone = [one.id for one in self._roster.ended() if one.id != forgotten]
         # The same for all who are due: those that are widened narrow nobody's rules.

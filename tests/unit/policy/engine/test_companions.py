@@ -298,3 +298,43 @@ def test_replicas_of_a_resource_set_have_a_numa_node_each_with_their_sidecars() 
             assert not engine.decisions[one.id].unmet, one.path
             homes[-1] |= {cpu // 8 for cpu in own}
     assert sorted(map(sorted, homes)) == [[0], [1], [2], [3]]
+
+
+def _ways_to_be_gone() -> list[tuple[str, Callable[[Engine, Container], object], int]]:
+    def ended(engine: Engine, friend: Container) -> None:
+        engine.stop(friend.id)
+
+    def forgotten(engine: Engine, friend: Container) -> None:
+        engine.stop(friend.id)
+        engine.remove(friend.id)
+
+    def killed(engine: Engine, friend: Container) -> None:
+        engine.remove(friend.id)
+
+    def replaced(engine: Engine, friend: Container) -> None:
+        placed(engine, replace(friend, id=ContainerId("friend-again")))
+
+    return [
+        ("one that has ended may be back", ended, 0),
+        ("one that is forgotten keeps nothing shared", forgotten, 3),
+        ("and so one that was never stopped", killed, 3),
+        ("one that is back is kept as before", replaced, 0),
+    ]
+
+
+@pytest.mark.parametrize(("what", "leave", "left"), _ways_to_be_gone())
+def test_cpus_are_kept_shared_as_long_as_it_is_for_somebody(
+    what: str, leave: Callable[[Engine, Container], object], left: int
+) -> None:
+    """Of five cores: an owner of 1.2 cpus beside its friend, and who wants some for itself."""
+    engine = engine_of("socket:1 numa:1 core:6 mem:4G")
+    friend = container_of("friend")
+    placed(engine, friend)
+    placed(engine, container_of("owner", 1.2, near(term("core", "friend"))))
+    leave(engine, friend)
+    engine.check()
+    count = 0
+    while isinstance(engine.create(container_of(f"own-{count}", 1)).result, Grant):
+        engine.check()
+        count += 1
+    assert count == left, what
