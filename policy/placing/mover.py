@@ -16,7 +16,7 @@ from .placer import Failure, Placement
 
 
 class MovePurpose(enum.Enum):
-    """What a container goes to another pool for, in the words that decisions have for it."""
+    """The purpose of a move to another pool, in the words that decisions have for it."""
 
     RULES = "mended"
     WISHES = "rebalance"
