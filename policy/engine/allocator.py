@@ -225,7 +225,7 @@ class Allocator:
         self, container_id: ContainerId, pool_id: PoolId | None = None, *, mends_told: bool = False
     ) -> Decision:
         """Another place where rules of a container hold, with its pen; a refusal moves nobody."""
-        if container_id not in self.books.ledger.grants:
+        if (held := self.books.ledger.grants.get(container_id)) is None:
             return _nothing_to_move(container_id)
         if mends_told:
             self.unmet.look_at_postponed()
@@ -235,7 +235,6 @@ class Allocator:
             party, self.books, self.roster, self.pens, pool_id, mends_told=mends_told
         )
         if isinstance(placement, Failure):
-            held = self.books.ledger.grants[container_id]
             return left_as_it_was(held, placement, self.books, classified.problems)
         look = self.unmet.look()
         if not party.held.is_pen:
