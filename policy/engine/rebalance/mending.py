@@ -5,7 +5,7 @@ Of the container at which one is told, or of those that it names as being in the
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import count, takewhile
 from typing import Final
 
 from msgspec import Struct
@@ -240,6 +240,7 @@ class Mending:
         """A way with what else the policy finds a place for by itself.
 
         It ends where a rule is mended: whoever leaves others in the way of one goes for nothing.
+        And before a step that drives somebody to where another rule breaks.
         """
         steps, trial, tries = [*way.steps], way.engine, _TRIES_MAX
         self._cleared_left = _TRIES_MAX
@@ -260,8 +261,10 @@ class Mending:
             if found is not None:
                 has_moved, trial = True, found[0]
                 steps += found[1]
-        mending = (number for number, one in enumerate(steps, start=1) if one.mends)
-        kept = max(len(way.steps), *mending, 0)
+        legal = [*takewhile(lambda one: not one.breaks, steps)]
+        mending = (number for number, one in enumerate(legal, start=1) if one.mends)
+        chosen = len(way.steps) if len(way.steps) <= len(legal) else 0
+        kept = max(chosen, *mending, 0)
         if kept < len(steps):
             steps = steps[:kept]
             trial = self._made(steps)
@@ -345,6 +348,7 @@ class Mending:
             gain=self._score(trial.grants) - score,
             purpose=MovePurpose.RULES if mends else MovePurpose.ASIDE,
             mends=mends,
+            breaks=tuple(one for one in left if one not in unmet),
         )
 
     def _score(self, grants: Mapping[ContainerId, Grant]) -> int:

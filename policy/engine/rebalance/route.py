@@ -32,6 +32,8 @@ class RouteStep(NamedTuple):
     purpose: MovePurpose
     mends: tuple[str, ...] = ()
     """Unmet rules with their owners that hold afterwards."""
+    breaks: tuple[str, ...] = ()
+    """Rules with their owners that are told as unmet afterwards, and were not before."""
 
 
 class Route:
