@@ -7,6 +7,7 @@ is not there only because others have those cpus for themselves, must not follow
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from operator import not_
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -232,10 +233,11 @@ def is_homeless(grant: Grant, books: Books) -> bool:
 def wider_place(judgement: Judgement, grant: Grant, books: Books) -> Grant | None:
     """The grant in the nearest wider pool with cpus where the container's rules hold.
 
-    Where they hold nowhere, those alone count that must not break, and of those at last the ones
-    that keep containers apart: others are for who arrives. Who asks for nothing has the reserved
-    cpus before those break, too, and keeps at least away from others where it cannot be in the pool
-    that it wants. Who asks for something has them where one must break everywhere else.
+    Where they hold nowhere, as few as can be break of those that may, and of those that must not at
+    last all but the ones that keep containers apart: others are for who arrives. Who asks for
+    nothing has the reserved cpus before those break, too, and keeps at least away from others where
+    it cannot be in the pool that it wants. Who asks for something has them where one must break
+    everywhere else.
     """
     rules = judgement.restrictions()
     open_rules = tuple(one for one in rules if not one.closed_pools)
@@ -244,7 +246,6 @@ def wider_place(judgement: Judgement, grant: Grant, books: Books) -> Grant | Non
         firm = [one for one in some if not one.can_break]
         found = (
             _wider_place(some, grant, books)
-            or _wider_place(firm, grant, books)
             or _reserved_place(some, grant, books)
             or _reserved_place(firm, grant, books)
         )
@@ -281,20 +282,52 @@ def _reserved_place(
 
 
 def _wider_place(rules: Sequence[Restriction], grant: Grant, books: Books) -> Grant | None:
+    """The nearest pool with cpus where all of some rules hold that must not break.
+
+    And as few of the others break as can be seen one by one: of two that hold nowhere together the
+    first one counts. Rules of others come before its own, and those that want a domain last.
+    """
+    found: tuple[int, Grant] | None = None
+    firm = [one for one in rules if not one.can_break]
+    weak = sorted([one for one in rules if one.can_break], key=_turn)
     ledger = books.ledger
     for pool_id in (grant.pool_id, *ledger.tree.ancestors[grant.pool_id]):
-        left = ledger.free_sharable[pool_id]
-        sharable = allowed = ledger.tree.pools[pool_id].sharable.mask
-        for one in rules:
-            forbidden = -1 if pool_id in one.closed_pools else one.forbidden
-            left, allowed = left & ~forbidden, allowed & ~forbidden
-            if one.choices:
-                domain = next((domain for domain in one.choices if domain & left), 0)
-                left, allowed = left & domain, allowed & domain
-        if left:
-            within = None if allowed == sharable else CpuSet(allowed)
-            return replace(grant, pool_id=pool_id, within=within)
-    return None
+        sharable = ledger.tree.pools[pool_id].sharable.mask
+        place = _Place(ledger.free_sharable[pool_id], sharable, pool_id)
+        for one in firm:
+            place = place.under(one)
+        broken = 0
+        for one in weak if place.left else ():
+            inside = place.under(one)
+            place, broken = (inside, broken) if inside.left else (place, broken + 1)
+        if place.left and (found is None or broken < found[0]):
+            within = None if place.allowed == sharable else CpuSet(place.allowed)
+            found = broken, replace(grant, pool_id=pool_id, within=within)
+            if not broken:
+                break
+    return None if found is None else found[1]
+
+
+def _turn(rule: Restriction) -> tuple[bool, bool]:
+    return rule.is_own, bool(rule.choices)
+
+
+class _Place(NamedTuple):
+    """The cpus of a pool under some rules."""
+
+    left: int
+    """A mask of those that nobody has for itself."""
+    allowed: int
+    pool_id: PoolId
+
+    def under(self, rule: Restriction) -> "_Place":
+        """Those that one more rule leaves, the first domain of several."""
+        forbidden = -1 if self.pool_id in rule.closed_pools else rule.forbidden
+        left, allowed = self.left & ~forbidden, self.allowed & ~forbidden
+        if rule.choices:
+            domain = next((domain for domain in rule.choices if domain & left), 0)
+            left, allowed = left & domain, allowed & domain
+        return _Place(left, allowed, self.pool_id)
 
 
 _Residents = dict[ContainerId, tuple[Container, int] | None]

@@ -158,3 +158,22 @@ def test_whose_foe_is_driven_out_by_one_that_runs_already_is_told_no_more() -> N
     engine.check()
     assert cpus(engine, noisy) == "1-3"
     assert engine.decisions[shy.id].unmet == ()
+
+
+def test_who_can_be_nowhere_without_breaking_a_rule_breaks_no_other_one() -> None:
+    """Far cannot be apart from it anywhere, so that its rule counts no more; that of alone does."""
+    engine = engine_of("socket:2 numa:1 core:3 mem:4G")
+    owner = container_of("owner", 3)
+    assert placed(engine, owner) == "3-5"
+    far = container_of("far", 0.5, apart(term("socket", "share")))
+    alone = container_of("alone", 0.5, apart(term("core", "share"), term("core", "far")))
+    assert [placed(engine, one) for one in (far, alone)] == ["1-2", "1"]
+    engine.stop(owner.id)
+    share = container_of("share", 0.25)
+    assert placed(engine, share) == "3-5"
+    assert placed(engine, replace(owner, id=ContainerId("owner-again"))) == "3-5"
+    assert cpus(engine, share) == "2"
+    assert engine.decisions[alone.id].unmet == ()
+    (told,) = engine.decisions[far.id].unmet
+    assert told.startswith("anti-affinity at socket to app=share")
+    engine.check()

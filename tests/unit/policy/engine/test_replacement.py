@@ -267,17 +267,36 @@ def unmet_apps(engine: Engine, container: Container) -> set[str]:
     return {app for app in ("dog", "wolf") if any(f"app={app} " in text for text in told)}
 
 
-def test_who_was_moved_to_where_more_of_its_rules_hold_stays_there_as_another_ends() -> None:
+def test_who_was_driven_out_goes_to_where_most_of_its_rules_hold() -> None:
     engine = engine_of(THREE_NODES)
     guest = driven_out(engine, ("dog", 0), ("wolf", 0), ("dog", 2), ("other", 2))
-    assert (cpus(engine, guest), unmet_apps(engine, guest)) == ("3,10-11", {"dog", "wolf"})
-    decision = engine.place_anew(guest.id, mends_told=True)
-    assert isinstance(decision.result, Grant), decision.result
     assert (cpus(engine, guest), unmet_apps(engine, guest)) == ("10-11", {"dog"})
     engine.remove(container_of("other-3").id)
     assert (cpus(engine, guest), unmet_apps(engine, guest)) == ("9-11", {"dog"})
     engine.remove(container_of("taker").id)
-    assert cpus(engine, guest) == "9-11", "its memory has gone with it"
+    assert (cpus(engine, guest), unmet_apps(engine, guest)) == ("4-7", set()), "it is home again"
+    engine.check()
+
+
+def test_who_was_moved_to_where_more_of_its_rules_hold_stays_there_as_another_ends() -> None:
+    engine = engine_of(THREE_NODES)
+    wish = {"unlimited-burstable.resource-policy.nri.io/pod": "numa"}
+    rules = near(term("numa", "friend"), term("numa", "mate"))
+    guest = container_of("guest", 0, rules, annotations=wish)
+    assert placed(engine, guest) == "4-7"
+    for name, where in (("friend", 0), ("friend", 2), ("mate", 2), ("other", 2)):
+        one = container_of(f"{name}-{where}", 1, app=name, annotations=pool(where))
+        placed(engine, one)
+    assert placed(engine, container_of("taker", 4, annotations=pool(1))) == "4-7"
+    assert cpus(engine, guest) == "2-3", "beside the first friend"
+    assert len(engine.decisions[guest.id].unmet) == 1
+    decision = engine.place_anew(guest.id, mends_told=True)
+    assert isinstance(decision.result, Grant), decision.result
+    assert (cpus(engine, guest), decision.unmet) == ("11", ())
+    engine.remove(container_of("other-2").id)
+    assert cpus(engine, guest) == "10-11"
+    engine.remove(container_of("taker").id)
+    assert cpus(engine, guest) == "10-11", "its memory has gone with it"
     engine.check()
 
 
