@@ -276,7 +276,11 @@ def test_a_fault_is_told_until_the_file_can_be_written_though_nothing_is_decided
     node = KeptNode(folder)
     node.history = HistoryKeeper(folder, LOG, pause_seconds=0, again_seconds=0.01)
     node.start()
+    node.run(burstable("first", 100))
+    # Else it may look at what is there only once that is a folder, and puts it aside.
+    assert eventually((folder / HISTORY_NAME).exists)
     assert node.history.fault() == ""
+    (folder / HISTORY_NAME).unlink()
     (folder / HISTORY_NAME).mkdir()
     node.run(burstable("lost", 100))
     assert eventually(lambda: bool(node.history.fault()))
