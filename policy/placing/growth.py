@@ -321,7 +321,7 @@ class _Place(NamedTuple):
     pool_id: PoolId
 
     def under(self, rule: Restriction) -> "_Place":
-        """Those that one more rule leaves, the first domain of several."""
+        """The place that one more rule leaves: the first domain of several."""
         forbidden = -1 if self.pool_id in rule.closed_pools else rule.forbidden
         left, allowed = self.left & ~forbidden, self.allowed & ~forbidden
         if rule.choices:
