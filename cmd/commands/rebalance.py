@@ -17,7 +17,7 @@ from ...policy.engine.rebalance.plan import (
     rebalance,
 )
 from ...policy.engine.rebalance.promise import needed_moves
-from ...policy.placing.mover import MovePurpose
+from ...policy.model.move_purpose import MovePurpose
 from ...topology.drawing.machine_tree import bytes_text
 from ..control.control_client import ControlClient, ControlError
 from ..control.control_option import control_option

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ...policy.placing.mover import MovePurpose
+from ...policy.model.move_purpose import MovePurpose
 
 
 class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.counted_rules import RuleKind, counted_rules
 from ...policy.model.container import Container, ContainerId
 from ...policy.model.grant import PoolId, Refusal
+from ...policy.model.move_purpose import MovePurpose
 from ...policy.model.pinning import Pinning
-from ...policy.placing.mover import MovePurpose
 from ..daemon.daemon import Daemon
 from .container_names import ControlRequestError
 from .documents import MoveDocument, PlannedMoveDocument

@@ -17,8 +17,8 @@ from ...policy.engine.reconfiguration import find_moves
 from ...policy.model.container import Container, ContainerId, ContainerState, PodId
 from ...policy.model.grant import PoolId, Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate, merge
+from ...policy.model.move_purpose import MovePurpose
 from ...policy.model.pinning import Change, Pinning
-from ...policy.placing.mover import MovePurpose
 from ...topology.model.machine import Machine
 from .actuator import Actuator
 from .answer import Answer

@@ -7,14 +7,15 @@ from msgspec import structs
 
 from ..books.books import Books
 from ..model.container import Container, ContainerId, Resources
-from ..model.grant import Grant, PoolId, Refusal
+from ..model.grant import Grant, PoolId
+from ..model.move_purpose import MovePurpose
 from ..model.pinning import Change
 from ..placing.classifier import Classified, Classifier
 from ..placing.judging.judge import Judge
 from ..placing.judging.rule_look import RuleLook
 from ..placing.judging.told_rules import NOTHING_TOLD, ToldRules
 from ..placing.judging.uncounted_rules import with_uncounted
-from ..placing.mover import MovePurpose, Mover
+from ..placing.mover import Mover
 from ..placing.openings.regrowth import Regrowth
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.planner import Planner
@@ -27,7 +28,7 @@ from .heeded_resize import heeded_resize
 from .homecoming import Homecoming
 from .pen_resizer import PenResizer
 from .penning import Penning
-from .replacement import party_of, plan_replacement, relocated
+from .replacement import nothing_to_move, party_of, plan_replacement, relocated
 from .restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
@@ -211,7 +212,7 @@ class Allocator:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
         grant = self.books.ledger.grants.get(container_id)
         if grant is None:
-            return _nothing_to_move(container_id)
+            return nothing_to_move(container_id)
         classified = self.roster.classified[container_id]
         self.unmet.look_at_postponed()
         if self.roster.decisions[container_id].unmet or self._judge.is_tied(container_id):
@@ -226,7 +227,7 @@ class Allocator:
     ) -> Decision:
         """Another place where rules of a container hold, with its pen; a refusal moves nobody."""
         if (held := self.books.ledger.grants.get(container_id)) is None:
-            return _nothing_to_move(container_id)
+            return nothing_to_move(container_id)
         if mends_told:
             self.unmet.look_at_postponed()
         classified = self.roster.classified[container_id]
@@ -393,8 +394,3 @@ class Allocator:
             self.unmet.tell_owners(container, placement.broken)
             return self.unmet.told(decision, placement.broken)
         return decision
-
-
-def _nothing_to_move(container_id: ContainerId) -> Decision:
-    refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
-    return Decision(container_id=container_id, result=refusal)

@@ -12,9 +12,9 @@ from ..configuration.config import Config
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.instances import Listed
+from ..model.move_purpose import MovePurpose
 from ..model.pinning import Change, Pinning, changed, difference
 from ..placing.classifier import Classifier
-from ..placing.mover import MovePurpose
 from ..placing.wishes.bandwidth import interleaved, lifts_quota
 from ..pools.layout import MachineLayout
 from ..pools.pool_labels import idle_pool_labels

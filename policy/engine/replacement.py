@@ -209,6 +209,12 @@ def _note(rule: Restriction, look: RuleLook) -> str:
     return f"{_OUT_OF_THE_WAY if is_broken else _MENDED}{rule.name}"
 
 
+def nothing_to_move(container_id: ContainerId) -> Decision:
+    """The refusal to move a container that holds nothing, or is not known."""
+    refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
+    return Decision(container_id=container_id, result=refusal)
+
+
 def relocated(
     container_id: ContainerId, party: Party, placement: Placement, books: Books, pens: Penning
 ) -> Decision:

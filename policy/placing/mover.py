@@ -1,7 +1,5 @@
 """Plans of moves: a container that runs goes to another pool, with all that it asks for."""
 
-import enum
-
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import CpuSet
@@ -9,21 +7,11 @@ from ..books.booking import Booking
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
 from ..model.grant import Grant, PoolId, Refusal
+from ..model.move_purpose import MovePurpose
 from ..model.request import CpuType, Request
 from .hint_demand import suitable_cpus
 from .judging.whole_cores import idle_cores
 from .placer import Failure, Placement
-
-
-class MovePurpose(enum.Enum):
-    """The purpose of a move to another pool, in the words that decisions have for it."""
-
-    RULES = "mended"
-    WISHES = "rebalance"
-    ASIDE = "stepped_aside"
-    """It gains nothing by it; the moves that follow do."""
-    ONE_NUMA_NODE = "one_numa_node"
-    WHOLE_CPUS = "gathered"
 
 
 class Mover:

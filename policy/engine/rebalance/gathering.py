@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...model.grant import Grant, PoolId
-from ...placing.mover import MovePurpose
+from ...model.move_purpose import MovePurpose
 from ..engine import Engine
 from ..snapshot import Snapshot
 from .model import PlacementModel

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId
-from ...placing.mover import MovePurpose
+from ...model.move_purpose import MovePurpose
 from ..decision import rule_names
 from ..engine import Engine
 from ..snapshot import Snapshot

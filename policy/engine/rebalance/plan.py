@@ -14,8 +14,8 @@ from msgspec import Struct, structs
 from ....topology.sets.cpuset import CpuSet, NodeSet
 from ...model.container import Container, ContainerId
 from ...model.grant import Grant, PoolId
+from ...model.move_purpose import MovePurpose
 from ...model.pinning import Pinning
-from ...placing.mover import MovePurpose
 from ..engine import Engine
 from ..snapshot import Snapshot
 from .gathering import Gathering

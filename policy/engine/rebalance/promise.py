@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ...model.container import ContainerId
 from ...model.grant import PoolId, Refusal
-from ...placing.mover import MovePurpose
+from ...model.move_purpose import MovePurpose
 from ..engine import Engine
 from ..snapshot import Snapshot
 from .gathering import whole_cpus

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId
+from ...model.move_purpose import MovePurpose
 from ...model.pinning import Pinning
-from ...placing.mover import MovePurpose
 from ..decision import Decision
 from ..engine import Engine
 from .model import PlacementModel

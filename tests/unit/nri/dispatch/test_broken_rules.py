@@ -17,7 +17,7 @@ from pinfold.nri.dispatch.report import Decided, Happening, Reconfigured, Synchr
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.model.container import Container, ContainerId, QosClass
 from pinfold.policy.model.kubelet_resources import LinuxResources, linux_resources
-from pinfold.policy.placing.mover import MovePurpose
+from pinfold.policy.model.move_purpose import MovePurpose
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
 
 

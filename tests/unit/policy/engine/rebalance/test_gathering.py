@@ -10,7 +10,7 @@ from pinfold.policy.engine.rebalance.plan import RebalanceBudget, rebalance
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.criterion_words import CRITERIA, words_of
 from pinfold.policy.model.grant import Grant
-from pinfold.policy.placing.mover import MovePurpose
+from pinfold.policy.model.move_purpose import MovePurpose
 from tests.unit.policy.engine.pods_with_wishes import placed, wishing
 from tests.unit.policy.engine.ruled_pods import container_of, engine_of
 
