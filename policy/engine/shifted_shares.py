@@ -103,11 +103,11 @@ class ShiftedShares:
             grant = ledger.grants.get(owner_id)
             if grant is None or not grant.beside:
                 continue
-            cpus, own = self._books.presence(owner_id), grant.exclusive.mask
             judgements = self._judgements((owner_id,), scenes)
             effort += _EFFORT_OF_ONE + sum(one.effort for one in judgements)
-            needed = [one for found in judgements for one in found.beside(cpus, own)]
-            beside = tuple(one for one in grant.beside if any(one & other for other in needed))
+            # Beside one with cpus of its own, too: that one may leave before them.
+            shared = [one.shared for found in judgements for one in found.companions]
+            beside = tuple(one for one in grant.beside if any(map(one.mask.__and__, shared)))
             if beside != grant.beside:
                 ledger.repool(replace(grant, beside=beside))
 

@@ -338,3 +338,25 @@ def test_cpus_are_kept_shared_as_long_as_it_is_for_somebody(
         engine.check()
         count += 1
     assert count == left, what
+
+
+def test_cpus_stay_shared_for_a_companion_beside_which_another_had_its_own() -> None:
+    """The one with cpus of its own may leave after a third one, which is elsewhere."""
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    there, here = ({"pool-name.pinfold.dev/pod": f"NUMA node #{number}"} for number in range(2))
+    wide = container_of(
+        "wide", 0.2, app="friend", annotations={"pool-name.pinfold.dev/pod": "root"}
+    )
+    owner = container_of("owner", 1, near(term("numa", "friend")), annotations=here)
+    whole = container_of("whole", 1, app="friend", annotations=here)
+    other = container_of("other", 0.1, app="friend", annotations=there)
+    for one in (wide, owner, whole, other):
+        placed(engine, one)
+    engine.remove(other.id)
+    engine.remove(whole.id)
+    engine.check()
+    for count in range(2):
+        placed(engine, container_of(f"own-{count}", 1, annotations=here))
+    last = engine.create(container_of("own-2", 1, annotations=here))
+    assert isinstance(last.result, Grant)
+    assert CpuSet.parse(cpus(engine, wide)) & CpuSet.parse("4-7"), "the owner is not left alone"
