@@ -3,9 +3,11 @@
 import pytest
 
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, rebalance
+from pinfold.policy.engine.rebalance.unmet_names import unmet_after, unmet_names
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Grant
 from tests.property import test_rule_laws as laws
+from tests.property.test_homecoming_laws import CROWDED, CrowdedLife
 
 STEPS, EVERY = 60, 6
 MENDED = (4, 15, 20, 30)
@@ -72,3 +74,23 @@ def test_what_is_mended_holds_and_nothing_breaks(seed: int) -> None:
     world = walked(seed)
     assert world.mended or seed not in MENDED
     assert world.mended_by_others or seed not in MENDED_BY_OTHERS
+
+
+@pytest.mark.parametrize(("nodes", "seed", "steps"), [(4, 7015, 50), (3, 7072, 35)])
+def test_who_stays_as_others_would_be_harmed_keeps_nobody_else_from_being_mended(
+    nodes: int, seed: int, steps: int
+) -> None:
+    """The first one that is told of a rule would drive others to where theirs break."""
+    spec = next(one for one, count in CROWDED.items() if count == nodes)
+    life = CrowdedLife(spec, nodes, seed)
+    for _ in range(steps):
+        life.step()
+    engine = life.engine
+    before = set(unmet_names(engine.decisions, engine.grants))
+    # No ways are compared, as on a node of many containers.
+    budget = RebalanceBudget(moves_exclusive=True, search_steps=1)
+    for move in rebalance(engine.snapshot(), budget).moves:
+        told = set(unmet_names(engine.decisions, engine.grants))
+        assert isinstance(engine.move(move.container.id, move.pool_id, move.purpose).result, Grant)
+        assert set(unmet_after(engine, move.container.id)) <= told
+    assert set(unmet_names(engine.decisions, engine.grants)) < before

@@ -240,21 +240,29 @@ class Mending:
         """A way with what else the policy finds a place for by itself.
 
         It ends where a rule is mended: whoever leaves others in the way of one goes for nothing.
-        And before a step that drives somebody to where another rule breaks.
+        And before a step that drives somebody to where another rule breaks; but whoever may stay
+        for that stays, and others go on.
         """
         steps, trial, tries = [*way.steps], way.engine, _TRIES_MAX
+        staying = set[ContainerId]()
         self._cleared_left = _TRIES_MAX
         has_moved = True
         while has_moved:
             has_moved = False
             for container_id in self._waiting:
-                if not trial.decisions[container_id].unmet or tries <= 0:
+                is_told = trial.decisions[container_id].unmet and container_id not in staying
+                if not is_told or tries <= 0:
                     continue
                 if len(steps) >= self._moves:
                     break
                 tries -= 1
+                earlier = trial.snapshot()
                 step = self._step(trial, container_id, None)
-                if step is not None:
+                if step is not None and step.breaks:
+                    # Others may be mended all the same.
+                    tries, trial = tries - _TRIES_OF_COPY, Engine.of(earlier)
+                    staying.add(container_id)
+                elif step is not None:
                     has_moved = True
                     steps.append(step)
             found = None if has_moved else self._cleared(trial, self._moves - len(steps))
