@@ -117,6 +117,14 @@ class Request(Struct, frozen=True, kw_only=True, gc=False):
         """Whether kernel-isolated cpus are wanted."""
         return self.exclusive > 0 and self.isolation is not Isolation.NO
 
+    def may_take_isolated(self, free: int) -> bool:
+        """Whether isolated cpus may serve it, or have to; `free`: a mask of all that are left.
+
+        On most machines the kernel isolates none, and wishes for them need not be looked at.
+        """
+        is_firm = self.isolation is Isolation.REQUIRED
+        return self.wants_isolated and (is_firm or free.bit_count() >= self.exclusive)
+
     def as_shared(self) -> "Request":
         """The request for as much cpu, all of it from sharable cpus."""
         return replace(self, exclusive=0, shared_milli=self.total_milli)

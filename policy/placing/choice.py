@@ -34,7 +34,7 @@ asked while hundreds of pools are left, each would be turned round first."""
 def speaking(contest: Contest) -> Sequence[tuple[str, _Criterion]]:
     """The criteria, with their names, that may tell pools apart; to the others all are alike."""
     request = contest.request
-    is_isolated = request.exclusive and request.wants_isolated
+    is_isolated = contest.isolated and request.wants_isolated
     return _all_but(
         () if contest.unmet else ("unmet",),
         () if contest.unmet_of_others else ("unmet_of_others",),

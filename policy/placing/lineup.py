@@ -145,7 +145,6 @@ class Lineup(Struct, frozen=True, kw_only=True):
         Which pool wins is worked out faster on what was not packed. O(pools).
         """
         contest = self.contest
-        is_own = contest.request.wants_isolated
         room = contest.room
         packed_room = packed(room)
         # Those of usual requests are the same for all decisions as it is.
@@ -159,7 +158,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
                 contest,
                 room=packed_room,
                 shared=beside(contest.shared, room, packed_room) if contest.shared else (),
-                isolated=packed(contest.isolated) if is_own else contest.isolated,
+                isolated=packed(contest.isolated) if contest.isolated else (),
                 zones=zones,
                 **{name: packed(column) for name, column in columns.items() if column},
             ),

@@ -62,7 +62,6 @@ class Chooser:
         self._zeros = (0,) * size
         self._ids = tuple(range(size))
         self._names = tuple(pool.name for pool in tree.pools)
-        self._none_isolated = (-1,) * size
         self._depth = tuple(-pool.depth for pool in tree.pools)
         self._depth_grades = grades(self._depth)
         self._around = tuple(_around(pool) for pool in tree.pools)
@@ -118,9 +117,9 @@ class Chooser:
         if not request.exclusive:
             part = max(part, 1)
         whole = part + 1000 * request.exclusive
-        isolated: Sequence[int] = self._none_isolated
+        isolated: Sequence[int] = ()
         shared: Sequence[int] = ()
-        if request.exclusive and request.wants_isolated:
+        if request.exclusive and request.may_take_isolated(ledger.free_isolated[-1]):
             isolated = [mask.bit_count() - request.exclusive for mask in ledger.free_isolated]
             shared = _shared_beside(isolated, room, whole, request.exclusive)
         is_usual = facts.memory.are_usual
@@ -174,7 +173,7 @@ class Chooser:
         request = contest.request
         if contest.hints:
             contest = replace(contest, hints=_hints_within(contest, ledger.tree, regions))
-        if request.exclusive and request.wants_isolated:
+        if request.exclusive and request.may_take_isolated(ledger.free_isolated[-1]):
             free = map(int.__and__, ledger.free_isolated, regions)
             isolated = [mask.bit_count() - request.exclusive for mask in free]
             shared = _shared_beside(isolated, contest.room, contest.whole_milli, request.exclusive)
@@ -250,7 +249,8 @@ class Candidates:
         """Whether a pool that has enough by its own numbers has it beside narrowed shares."""
         request, spare = self._request, self._ledger.spare_cpus
         free, count = self._ledger.free_sharable[pool_id], request.exclusive
-        if count and request.wants_isolated and self._rough.contest.isolated[pool_id] >= 0:
+        isolated = self._rough.contest.isolated
+        if isolated and isolated[pool_id] >= 0:
             count = 0
         if not request.shared_milli:
             return spare.takeable(free, count).bit_count() >= count
@@ -328,7 +328,7 @@ def _demands(
 ) -> tuple[Demand, ...]:
     """Demands on a pool's cpus. `left`: milli-cpus that can be granted.
 
-    `isolated`: those cpus after the request, -1 where they do not serve.
+    `isolated`: those cpus after the request, negative where they do not serve.
     A container that asks for no cpu fits wherever some are: it never starves for want of a promise.
     """
     count, milli = request.exclusive, request.shared_milli
@@ -336,9 +336,10 @@ def _demands(
     if count:
         sliceable, milli_taken = ledger.room.sliceable, 1000 * count
         demands.append(_own_demand(request, sliceable, isolated))
-        if not request.wants_isolated:
-            if milli:
-                left = [other - milli_taken for other in left]
+        if not milli:
+            pass
+        elif not isolated:
+            left = [other - milli_taken for other in left]
         else:
             pairs = zip(isolated, left, strict=True)
             left = [other if one >= 0 else other - milli_taken for one, other in pairs]
@@ -360,7 +361,7 @@ def _exact_demands(
         found.append(_own_demand(request, sliceable, isolated))
     if milli:
         left = demands[-1].available
-        counts = [0 if one >= 0 else count for one in isolated]
+        counts = [0 if one >= 0 else count for one in isolated] or [count] * len(left)
         left = spare.grantable_up_to(milli, counts, left)
         found.append(Demand("shared CPU", milli, left, MILLI))
     return tuple(found)
@@ -368,10 +369,10 @@ def _exact_demands(
 
 def _own_demand(request: Request, sliceable: Column, isolated: Column) -> Demand:
     count = request.exclusive
-    if not request.wants_isolated:
-        return Demand("exclusive CPUs", count, sliceable)
     if request.isolation is Isolation.REQUIRED:
         return Demand("isolated CPUs", count, [one + count for one in isolated])
+    if not isolated:
+        return Demand("exclusive CPUs", count, sliceable)
     serving = zip(isolated, sliceable, strict=True)
     whole = [one + count if one >= 0 else other for one, other in serving]
     return Demand("exclusive CPUs", count, whole)

@@ -108,7 +108,7 @@ class Contest(Struct, frozen=True, kw_only=True):
     """What is left after the request where that is not the same less everywhere; negative where it
     does not fit."""
     isolated: Column
-    """Isolated cpus after the request; -1 everywhere where none are wanted."""
+    """Isolated cpus after the request, negative where they do not serve; empty where none do."""
     zones: Sequence[ZoneSummary]
     affinities: Column
     """Empty where nobody draws the container, or pushes it away."""
@@ -166,7 +166,8 @@ def _crowded(contest: Contest, pools: PoolIds) -> Column:
 def _isolated_missing(contest: Contest, pools: PoolIds) -> Column:
     if not contest.request.wants_isolated:
         return contest.zeros
-    return [int(contest.isolated[one] < 0) for one in pools]
+    isolated = contest.isolated
+    return [int(isolated[one] < 0) for one in pools] if isolated else [1] * len(pools)
 
 
 def _preferred(contest: Contest, pools: PoolIds) -> Column:
@@ -262,13 +263,13 @@ def _depth(contest: Contest, pools: PoolIds) -> Column:
 
 
 def _isolated_room(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.wants_isolated:
+    if not (contest.isolated and contest.request.wants_isolated):
         return contest.zeros
     return [-max(count, 0) for count in _at(contest.isolated, pools)]
 
 
 def _isolated_pool(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.wants_isolated:
+    if not (contest.isolated and contest.request.wants_isolated):
         return contest.zeros
     return [one if contest.isolated[one] > 0 else 0 for one in pools]
 

@@ -145,7 +145,7 @@ class _Breaking:
         self._may_be_narrow = (
             self._is_one_region
             and self._ranks.are_kept
-            and not (search.request.wants_isolated and search.ledger.free_isolated[-1])
+            and not search.may_be_isolated
             and search.bounds.is_some
         )
         families = [costs.families(region) for region in regions]

@@ -17,7 +17,10 @@ class CpuBounds:
         self._domains = judgement.domains
         self._left = ledger.free_sharable[-1]
         self._count = self._least = request.exclusive
-        if request.wants_isolated:
+        may_be_isolated = request.exclusive > 0 and request.may_take_isolated(
+            ledger.free_isolated[-1]
+        )
+        if may_be_isolated:
             self._left |= ledger.free_isolated[-1]
             self._beside = self._left
         else:
@@ -30,7 +33,7 @@ class CpuBounds:
         of which all that are shared are left."""
         self._holders: Mapping[int, int] = {}
         narrowest = judgement.narrowest_sharing
-        if narrowest is not None and request.exclusive and not request.wants_isolated:
+        if narrowest is not None and request.exclusive and not may_be_isolated:
             level, holders, shared, last = narrowest
             taken = judgement.domains.covering(level, shared & ~ledger.free_sharable[-1])
             self._narrowest, self._holders = (level, shared, last & ~taken), holders

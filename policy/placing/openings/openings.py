@@ -178,14 +178,14 @@ class OpeningSearch:
             return found
         pools, masks, pending = self.tree.pools, self.tree.masks, [self.tree.root.id]
         reach, left = pulls.reach, self.ledger.free_sharable
-        wants_isolated = self.request.wants_isolated
+        may_be_isolated = self.may_be_isolated
         while pending:
             pool_id = pending.pop()
             if not masks[pool_id] & reach:
                 # Most subtrees have no domain that pulls.
                 continue
             children = pools[pool_id].children
-            if children and not wants_isolated and pulls.are_same_within(masks[pool_id]):
+            if children and not may_be_isolated and pulls.are_same_within(masks[pool_id]):
                 inside, part = pulls.score(masks[pool_id]), slice(pools[pool_id].first, pool_id + 1)
                 free: Iterable[int] = left[part]
                 if regions is not masks:
@@ -240,6 +240,12 @@ class OpeningSearch:
         return self._left(pool_id) | shared
 
     @cached_property
+    def may_be_isolated(self) -> bool:
+        """Whether isolated cpus may serve the newcomer in some pool."""
+        request = self.request
+        return request.exclusive > 0 and request.may_take_isolated(self.ledger.free_isolated[-1])
+
+    @cached_property
     def own_cpus(self) -> OwnCpus:
         """The cpus that the newcomer could have for itself."""
         return OwnCpus(self.request, self.judgement, self.ledger)
@@ -259,7 +265,7 @@ class OpeningSearch:
     @property
     def grows_by_more(self) -> bool:
         """Whether more cpus than those that fit fit, too, in the same pool."""
-        is_plain = not (self.request.needs_shared_cpu or self.request.wants_isolated)
+        is_plain = not (self.request.needs_shared_cpu or self.may_be_isolated)
         return is_plain and self.judgement.levels_shared <= 1
 
     @cached_property
@@ -273,7 +279,7 @@ class OpeningSearch:
         free = ledger.free_sharable[pool_id] & region
         if count and (free | ledger.free_isolated[pool_id] & region).bit_count() < count:
             return False
-        may_owe = count and self.judgement.companions and not request.wants_isolated
+        may_owe = count and self.judgement.companions and not self.may_be_isolated
         # Of narrow domains there are thousands: most are known to have too few without a look at
         # what the pool may give away.
         few = may_owe and (free ^ free & self.judgement.owed_ever).bit_count() < count
@@ -305,7 +311,7 @@ class OpeningSearch:
                 return True
         elif ledger.spare_cpus.grants(free, count, request.shared_milli):
             return True
-        if not request.wants_isolated and self.tree.is_in_leaf(region):
+        if not self.may_be_isolated and self.tree.is_in_leaf(region):
             self._short.add(region)
         return False
 

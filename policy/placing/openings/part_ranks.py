@@ -22,12 +22,11 @@ class PartRanks:
         request, ledger = search.request, search.ledger
         # Which cpus of a region are left does not depend on the pool, but where isolated ones may
         # serve in some pools, and not in others.
-        isolated = ledger.free_isolated[-1].bit_count()
-        self.are_kept = not (request.wants_isolated and isolated >= request.exclusive)
+        self.are_kept = not search.may_be_isolated
         """Whether a part has the same rank in every pool."""
         self.free = ledger.free_sharable[-1]
         """All cpus that are left, where that is so."""
-        self._has_only_own = not (request.needs_shared_cpu or request.wants_isolated)
+        self._has_only_own = self.are_kept and not request.needs_shared_cpu
         is_drawn = bool(search.judgement.pulls) or not self.are_kept
         self.left = None if is_drawn else self.free
         """All cpus that are left, where nothing draws to some of them."""

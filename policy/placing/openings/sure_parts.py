@@ -23,7 +23,7 @@ def sure_parts(
     are_kept = not ledger.narrowed.is_empty and ledger.spare_cpus.are_kept
     if not request.total_milli or request.is_strict or request.isolation is Isolation.REQUIRED:
         return {}
-    if request.wants_isolated and ledger.free_isolated[-1]:
+    if request.may_take_isolated(ledger.free_isolated[-1]):
         return {}
     if shared_milli and not are_kept:
         # What is promised on a part of a pool is told one by one.

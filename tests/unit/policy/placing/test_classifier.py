@@ -266,6 +266,22 @@ def test_shared_cpus_are_used_by(asked: Request, needs: bool) -> None:
     assert asked.needs_shared_cpu is needs
 
 
+TAKES_ISOLATED = [
+    pytest.param(request(2000), Isolation.PREFERRED, 0b110, True, id="wished, and enough are left"),
+    pytest.param(request(2000), Isolation.PREFERRED, 0b100, False, id="wished, and too few are"),
+    pytest.param(request(2000), Isolation.REQUIRED, 0, True, id="it must have them"),
+    pytest.param(request(2000), Isolation.NO, 0b111, False, id="not wished"),
+    pytest.param(request(500), Isolation.REQUIRED, 0b111, False, id="it has none of its own"),
+]
+
+
+@pytest.mark.parametrize(("asked", "isolation", "free", "may"), TAKES_ISOLATED)
+def test_isolated_cpus_may_serve(
+    asked: Request, isolation: Isolation, free: int, may: bool
+) -> None:
+    assert structs.replace(asked, isolation=isolation).may_take_isolated(free) is may
+
+
 def test_a_request_as_shares_asks_for_as_much() -> None:
     mixed = request(2500, UNSHARED)
     assert mixed.as_shared().shared_milli == mixed.total_milli == 2500

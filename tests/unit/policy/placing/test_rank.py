@@ -160,6 +160,12 @@ def test_a_criterion_is_indifferent(asks: dict[str, Any], columns: Any) -> None:
     assert decided_by in ("pool_id", "exclusive_pool")
 
 
+def test_where_no_isolated_cpus_serve_the_ranks_are_those_of_too_few_everywhere() -> None:
+    none, too_few = ({"isolated": one} for one in ((), (-1, -2)))
+    assert ranks(contest(ISOLATED, none)) == ranks(contest(ISOLATED, too_few))
+    assert choose(contest(ISOLATED, none), [0, 1]) == choose(contest(ISOLATED, too_few), [0, 1])
+
+
 def test_no_two_pools_have_the_same_rank() -> None:
     with pytest.raises(AssertionError, match="unique"):
         choose(contest({}, {}), [0, 0])
