@@ -94,7 +94,8 @@ class Scene:
     def regions(self, data: st.DataObject) -> Sequence[int]:
         """All that is not forbidden, or its parts in some domains of a level."""
         draw = data.draw
-        everything = self.tree.root.cpus.mask & ~(draw(self.masks) & draw(self.masks))
+        few = st.builds(int.__and__, self.masks, self.masks)
+        everything = self.tree.root.cpus.mask & ~draw(st.just(0) | few)
         level = draw(st.sampled_from((Level.SYSTEM, Level.SYSTEM, Level.SOCKET, Level.L3)))
         parts = [one & everything for one in self.domains.masks(level) if one & everything]
         return parts[: draw(st.integers(0, len(parts)))]

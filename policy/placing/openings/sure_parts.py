@@ -51,7 +51,8 @@ def _counts(judgement: Judgement, ledger: Ledger, cpus: int, own: int) -> Sequen
         return counts
     # Few of the cpus that may be owed are in one pool, or few are owed in all.
     beside = _spare(ledger, cpus & ~judgement.owed_ever)
-    return [max(some - owed, other) for some, other in zip(counts, beside, strict=True)]
+    least = zip([one - owed for one in counts], beside, strict=True)
+    return [some if some > other else other for some, other in least]
 
 
 def _spare(ledger: Ledger, cpus: int) -> Sequence[int]:
