@@ -57,7 +57,8 @@ class DaemonReports:
     def begin(self, daemon: Daemon) -> None:
         """Have the daemon know what an earlier one left, and keep what this one does."""
         if self.folder is not None:
-            advice = daemon.plugin.events.advice = read_state(self.folder, self.log).advice()
+            advice = read_state(self.folder, self.log).advice(daemon.engine.config)
+            daemon.plugin.events.advice = advice
             self.counts.recoveries["restored" if advice else "empty"] += 1
         if self.keeper is not None:
             daemon.state_fault = self.keeper.fault

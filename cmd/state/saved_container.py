@@ -39,6 +39,8 @@ class PlacedContainer(NamedTuple):
     """Required rules that do not hold there."""
     pod_size: Resources | None = None
     """The last size of its pod, where that was resized."""
+    beside: tuple[CpuSet, ...] = ()
+    """Cpus kept shared for it, or for its pen."""
 
 
 class SavedHint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,7 +70,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """A placed container; sets of cpus in the kernel's list format.
 
     `cpus` and `mems` are what it runs on, pinned or not; `exclusive`, `grown` and `within` are
-    of its grant.
+    of its grant, `beside` of its pen's where it is in one.
     """
 
     id: str
@@ -93,17 +95,20 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     pod_size: SavedResources | None = None
     first_labels: Mapping[str, str] | None = None
     """Labels that its pod had as it was first seen, where those saved with the pod are others."""
+    beside: tuple[str, ...] = ()
 
     def advice(
         self,
         labels: Mapping[str, str] | None = None,
         usable: CpuSet | None = None,
         reserved: CpuSet | None = None,
+        *,
+        knows_beside: bool = False,
     ) -> Advice:
         """Advice for its re-adoption, from the saved grant. Raises `IdListError`.
 
         `labels`: those that are saved with its pod. `usable`, `reserved`: the cpus that are saved
-        as such.
+        as such. `knows_beside`: whether `beside` counts, under the present configuration.
         """
         return Advice(
             pool=self.pool,
@@ -119,6 +124,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             labels=labels if self.first_labels is None else self.first_labels,
             usable=usable,
             reserved=reserved,
+            beside=tuple(map(CpuSet.parse, self.beside)) if knows_beside else None,
         )
 
     def container(self, pod: Pod) -> Container:
@@ -230,6 +236,7 @@ def saved_container(
         rest=str(advice.rest),
         pod_size=None if advice.pod_size is None else _saved_resources(advice.pod_size),
         first_labels=first if with_texts and first != others else None,
+        beside=tuple(map(str, placed.beside)),
     )
 
 
@@ -246,6 +253,7 @@ def saved_again(
         or placed.pool is not before.pool
         or placed.unmet != before.unmet
         or placed.pod_size != before.pod_size
+        or placed.beside != before.beside
     ):
         return None
     return replace(

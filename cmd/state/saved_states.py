@@ -1,6 +1,6 @@
 """States to be saved, made of snapshots: what stayed the same is the same object the next time."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -50,6 +50,7 @@ class SavedStates:
             config=self._config[1],
             usable=str(snapshot.supply.usable),
             reserved=str(snapshot.supply.reserved),
+            knows_beside=True,
             pods=pods,
         )
 
@@ -81,8 +82,17 @@ def _changed(
             # They tell which rules do not hold.
             *changed_ids(before.decisions, after.decisions, grants),
             *(one for one in untold if one in grants),
+            *_of_other_pens(before, after),
         )
     )
+
+
+def _of_other_pens(before: Snapshot, after: Snapshot) -> Sequence[ContainerId]:
+    """Containers for whose pens other cpus are kept shared than before. O(pens), else O(grants)."""
+    pens, known = after.pens, before.pens
+    changed = [one for one in changed_ids(known, pens, pens) if one in known]
+    found = {one for one in changed if known[one].beside != pens[one].beside}
+    return [one for one, grant in after.grants.items() if grant.pen in found] if found else ()
 
 
 def _untold(snapshot: Snapshot, ids: Iterable[ContainerId]) -> Collection[ContainerId]:
@@ -103,4 +113,5 @@ def _placed(snapshot: Snapshot, ids: Iterable[ContainerId]) -> Iterator[PlacedCo
             pool=pools[grant.pool_id],
             unmet=snapshot.unmet_of(container_id),
             pod_size=snapshot.pod_size_of(container_id),
+            beside=snapshot.beside_of(container_id),
         )

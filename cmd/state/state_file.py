@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from ...policy.configuration.config import Config
 from ...policy.engine.advice import Advice
 from ...policy.model.container import Container, ContainerId
 from ...topology.sets.base_errors import PinfoldError
@@ -57,17 +58,28 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """The cpus that were usable, reserved ones left out, in the kernel's list format."""
     reserved: str | None = None
     """The cpus that were reserved, likewise."""
+    knows_beside: bool = False
+    """Whether it tells of cpus that are kept shared: earlier versions did not."""
     pods: tuple[SavedPod, ...] = ()
 
-    def advice(self) -> Mapping[ContainerId, Advice]:
-        """Advice for the policy's start, by container id. Raises `IdListError`."""
+    def advice(self, config: Config | None = None) -> Mapping[ContainerId, Advice]:
+        """Advice for the policy's start, by container id. Raises `IdListError`.
+
+        `config`: the configuration that it starts with; None: that of the state.
+        """
+        knows_beside = self.knows_beside and (config is None or self._is_under(config))
         usable = None if self.usable is None else CpuSet.parse(self.usable)
         reserved = None if self.reserved is None else CpuSet.parse(self.reserved)
         return {
-            ContainerId(one.id): one.advice(None if pod.is_cut else pod.labels, usable, reserved)
+            ContainerId(one.id): one.advice(
+                None if pod.is_cut else pod.labels, usable, reserved, knows_beside=knows_beside
+            )
             for pod in self.pods
             for one in pod.containers
         }
+
+    def _is_under(self, config: Config) -> bool:
+        return _sorted_json(self.config) == _sorted_json(msgspec.to_builtins(config))
 
     def running(self) -> tuple[Container, ...]:
         """The containers as a runtime would list them. Raises `IdListError`."""
@@ -176,7 +188,9 @@ class StateFile:
             self._config = (state.config, _sorted_json(state.config))
         known, self._pods = self._pods, {}
         machine = msgspec.json.encode(state.machine, order="sorted")
-        pieces = [b'{"config":', self._config[1], b',"machine":', machine, b',"pods":[']
+        pieces = [b'{"config":', self._config[1]]
+        pieces += b',"knows_beside":', msgspec.json.encode(state.knows_beside)
+        pieces += b',"machine":', machine, b',"pods":['
         for pod in state.pods:
             before = known.get(pod.id)
             if before is None or before[0] is not pod:

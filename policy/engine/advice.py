@@ -45,6 +45,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     """The cpus that were not reserved then, nor kept from containers; None: as they are now."""
     reserved: CpuSet | None = None
     """The cpus that were reserved then; None: as they are now."""
+    beside: tuple[CpuSet, ...] | None = None
+    """Cpus kept shared for it, or its pen; None: not known, or under another configuration."""
 
     @classmethod
     def of(
@@ -56,6 +58,7 @@ class Advice(Struct, frozen=True, kw_only=True):
         labels: Mapping[str, str] | None = None,
         usable: CpuSet | None = None,
         reserved: CpuSet | None = None,
+        beside: tuple[CpuSet, ...] | None = None,
     ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules."""
         told = tuple(unmet)
@@ -74,7 +77,14 @@ class Advice(Struct, frozen=True, kw_only=True):
             labels=labels,
             usable=usable,
             reserved=reserved,
+            beside=beside,
         )
+
+    def knows_beside(self, grant: Grant, pool: Pool, usable: CpuSet) -> bool:
+        """Whether `beside` is of this grant, which is in this pool, where these cpus are usable."""
+        place = pool.name, grant.exclusive, grant.within, grant.pen is not None, usable
+        remembered = self.pool, self.exclusive, self.within, self.is_penned, self.usable
+        return self.beside is not None and remembered == place
 
     def withdrawn(self, usable: CpuSet) -> CpuSet:
         """The cpus that are reserved by now, or not there, where these are usable."""

@@ -156,18 +156,23 @@ class Allocator:
         )
 
     def heed_rules(
-        self, container: Container, told: ToldRules = NOTHING_TOLD, *, is_alone: bool = False
+        self,
+        container: Container,
+        told: ToldRules = NOTHING_TOLD,
+        *,
+        is_alone: bool = False,
+        is_recalled: bool = False,
     ) -> None:
         """Let an adopted container grow only where rules go on holding; tell of broken ones.
 
-        `told`: rules that were told before. `is_alone`: no other container is adopted with it.
+        `told`: rules told before. `is_alone`: nobody else is adopted. `is_recalled`: see `recall`.
         """
         cpus, grant = self.books.reach(container.id), self.books.ledger.counted(container.id)
         known = self.roster.classified[container.id]
         judgement = self._judge.judge(container, known.placement, known.request, has_pulls=False)
         if judgement is not None:
             self.unmet.tell_adopted(container.id, judgement, told, is_alone=is_alone)
-            self.shares.hold_back(judgement.of_growth(), grant, cpus)
+            self.shares.hold_back(judgement.of_growth(), grant, cpus, is_recalled=is_recalled)
             self.homes.note_home(container.id)
         if is_alone and self.books.standing.rules:
             self.rehouse()
@@ -329,8 +334,7 @@ class Allocator:
         self.shares.end(container_id)
         changes = self.release(container_id)
         self.forget(container_id)
-        if known is not None:
-            self.shares.part(known)
+        self.shares.part(known)
         return changes
 
     def return_home(self, left_by: ContainerId | None) -> tuple[Change, ...]:

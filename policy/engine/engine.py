@@ -371,7 +371,7 @@ class Engine:
         self._allocator.books.inherit(before.memory_look, before.due_dram)
         self._unread = before.unread
         running = before.running()
-        found = self._readopt(running, before.advice(), before.decisions, before.tree)
+        found = self._readopt(running, before.advice(self.config), before.decisions, before.tree)
         changes = (
             changed(one.id, before.pinnings.get(one.id), self.pinning(one.id)) for one in running
         )

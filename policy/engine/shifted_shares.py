@@ -29,6 +29,7 @@ from ..placing.openings.regrowth import (
 from ..placing.placer import Placement
 from ..placing.restart import RESTARTED
 from ..rules.podaffinity.rule_set import RequiredTerm
+from .advice import Advice
 from .roster import Roster
 
 _EFFORT_OF_ONE: Final = 8
@@ -83,13 +84,14 @@ class ShiftedShares:
         if gone not in self._books.ledger.grants:
             self.widen_due(forgotten=gone)
 
-    def part(self, gone: Container) -> None:
+    def part(self, gone: Container | None) -> None:
         """Keep no cpus shared any more for the sake of one that is forgotten and holds nothing.
 
-        So it is after a restart, too. Others may still be with whoever wanted it.
+        So it is after a restart, too. Others may still be with whoever wanted it. `gone`: None
+        where it was not known.
         """
         grants = self._books.ledger.grants
-        for one in self._books.standing.matching(gone):
+        for one in self._books.standing.matching(gone) if gone is not None else ():
             if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
                 owners = [owner for owner in one.owners if owner in grants and grants[owner].beside]
                 self._parted.update(dict.fromkeys(owners))
@@ -271,20 +273,42 @@ class ShiftedShares:
         books.pinner.mark(grant.container_id)
         return True
 
-    def hold_back(self, judgement: Judgement, grant: Grant, cpus: int) -> None:
+    def recall(self, container_id: ContainerId, advice: Advice) -> bool:
+        """Keep those cpus shared for an adopted container, or its pen, that are remembered.
+
+        False where those of another grant are, or of other rules.
+        """
+        ledger, tree = self._books.ledger, self._books.tree
+        grant, held = ledger.grants[container_id], ledger.counted(container_id)
+        usable = self._books.supply.usable
+        if not advice.knows_beside(grant, tree.pools[grant.pool_id], usable):
+            return False
+        if advice.beside:
+            ledger.repool(_with_beside(held, advice.beside))
+            # Whoever they are for may be gone since, or have ended.
+            self._parted[container_id] = None
+        return True
+
+    def hold_back(
+        self, judgement: Judgement, grant: Grant, cpus: int, *, is_recalled: bool = False
+    ) -> None:
         """Let a container on these cpus, and others, grow only where rules go on holding.
 
-        And let nobody take the last cpu that others share beside it whom it must be with.
+        And let nobody take the last cpu that others share beside it whom it must be with, unless
+        it is recalled which ones those are.
         """
         ledger = self._books.ledger
         held = grant
         if grant.has_shared_part:
             held = kept_where_lent(judgement, grant, cpus, self._books)
-        needed = judgement.beside(cpus, grant.exclusive.mask)
-        if needed:
-            held = replace(held, beside=tuple(dict.fromkeys((*held.beside, *needed))))
+        if not is_recalled and (needed := judgement.beside(cpus, grant.exclusive.mask)):
+            held = _with_beside(held, needed)
         if held is not grant:
             ledger.repool(held)
             grant = held
         for other in held_back(judgement, grant, cpus, self._books, ()):
             ledger.repool(other)
+
+
+def _with_beside(grant: Grant, more: Sequence[CpuSet]) -> Grant:
+    return replace(grant, beside=tuple(dict.fromkeys((*grant.beside, *more))))

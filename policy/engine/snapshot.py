@@ -119,8 +119,12 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
             for one in self.grants
         )
 
-    def advice(self) -> Mapping[ContainerId, Advice]:
-        """Advice to remember of every grant for the next `synchronize`, by container id."""
+    def advice(self, config: Config | None = None) -> Mapping[ContainerId, Advice]:
+        """Advice to remember of every grant for the next `synchronize`, by container id.
+
+        `config`: the configuration by then, which may have other rules; None: the present one.
+        """
+        has_same_rules = config is None or config == self.config
         pools, usable, reserved = self.tree.pools, self.supply.usable, self.supply.reserved
         return {
             one: Advice.of(
@@ -131,9 +135,15 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
                 self.containers[one].pod.labels_at_first_sight,
                 usable,
                 reserved,
+                self.beside_of(one) if has_same_rules else None,
             )
             for one, grant in self.grants.items()
         }
+
+    def beside_of(self, container_id: ContainerId) -> tuple[CpuSet, ...]:
+        """The sets of cpus of each of which one stays shared for a container, or for its pen."""
+        grant = self.grants[container_id]
+        return (grant if grant.pen is None else self.pens[grant.pen]).beside
 
     def pod_size_of(self, container_id: ContainerId) -> Resources | None:
         """The last size of a container's pod, where that was resized."""

@@ -105,7 +105,8 @@ class PolicyRun:
             if self.engine is None:
                 answer = engine.synchronize(listing)
             else:
-                answer = engine.synchronize(listing, self.engine.snapshot().advice())
+                advice = self.engine.snapshot().advice(engine.config)
+                answer = engine.synchronize(listing, advice)
             self.engine, self.is_started, self.managers = engine, True, step.managers
             self._due.clear()
             said = (*engine.warnings, runc_warning(self.machine), *step.managers.warnings())

@@ -252,11 +252,17 @@ def _is_known_to_share(penned: PennedContainers, advice: Mapping[ContainerId, Ad
 
 
 def _heed_rules(
-    allocator: Allocator, adopted: Iterable[Container], advice: Mapping[ContainerId, Advice]
+    allocator: Allocator, adopted: Sequence[Container], advice: Mapping[ContainerId, Advice]
 ) -> None:
     """Let nobody who was adopted grow to where a rule between containers would break."""
-    told = told_rules(advice)
+    told, recalled = told_rules(advice), set[ContainerId]()
+    # Before any of them is held back, by which others get narrower.
+    for container in adopted:
+        hint = advice.get(container.id)
+        with Blame(container):
+            if hint is not None and allocator.shares.recall(container.id, hint):
+                recalled.add(container.id)
     for container in adopted:
         with Blame(container):
-            allocator.heed_rules(container, told)
+            allocator.heed_rules(container, told, is_recalled=container.id in recalled)
     allocator.rehouse(moves_nobody=True)

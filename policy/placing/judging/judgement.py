@@ -271,11 +271,11 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
 
     def beside(self, cpus: int, exclusive: int) -> tuple[CpuSet, ...]:
         """Shared cpus of companions without which the newcomer would be alone, by domain."""
-        found: list[CpuSet] = []
+        found: dict[CpuSet, None] = {}
         for one in self.companions:
             for domain in self._shared_domains(one, cpus):
                 if here := one.shared & domain & ~exclusive:
-                    found.append(CpuSet(here))
+                    found[CpuSet(here)] = None
         return tuple(found)
 
     def _shared_domains(self, one: Companions, cpus: int) -> Iterator[int]:

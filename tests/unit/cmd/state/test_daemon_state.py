@@ -59,6 +59,7 @@ from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.cmd.daemon.paper_node import PATIENT
 from tests.unit.cmd.overtaken_event import SECONDS, OvertakenEvent
 from tests.unit.nri.plugin.session_node import eventually
+from tests.unit.policy.engine.ruled_pods import container_of, near, term
 
 LOG = logging.getLogger("test_daemon_state")
 MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")
@@ -212,6 +213,43 @@ def test_the_cpus_that_were_not_reserved_are_remembered(tmp_path: Path) -> None:
     advice = read_state(tmp_path, LOG).advice()
     assert advice == snapshot.advice()
     assert advice[ContainerId("c")].usable == snapshot.supply.usable
+
+
+def test_cpus_that_are_kept_shared_are_remembered_under_the_same_configuration(
+    tmp_path: Path,
+) -> None:
+    engine = Engine(MACHINE, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    friend, owner = container_of("friend"), container_of("owner", 1, near(term("numa", "friend")))
+    engine.create(friend)
+    engine.create(owner)
+    kept = engine.grants[owner.id].beside
+    assert kept
+    states = SavedStates()
+    StateFile(tmp_path, LOG).write(states.of(engine.snapshot()))
+    state = read_state(tmp_path, LOG)
+    assert state.advice(engine.config) == state.advice() == engine.snapshot().advice()
+    assert state.advice()[owner.id].beside == kept
+    other = structs.replace(engine.config, pin_memory=False)
+    assert state.advice(other)[owner.id].beside is None
+    # Earlier versions wrote nothing of it.
+    fields = {**msgspec.to_builtins(state, str_keys=True)}
+    del fields["knows_beside"]
+    assert msgspec.convert(fields, State).advice()[owner.id].beside is None
+    engine.remove(friend.id)
+    assert states.of(engine.snapshot()).advice()[owner.id].beside == ()
+
+
+def test_another_pen_is_saved_where_other_cpus_are_kept_shared_for_it() -> None:
+    """Its containers hold the same."""
+    engine = Engine(MACHINE, Config())
+    owner = container_of("owner", 1, annotations={"group.pinfold.dev/pod": "front"})
+    engine.create(owner)
+    states, snapshot = SavedStates(), engine.snapshot()
+    assert states.of(snapshot).advice()[owner.id].beside == ()
+    kept = (CpuSet.of(1, 2),)
+    pens = {one: structs.replace(pen, beside=kept) for one, pen in snapshot.pens.items()}
+    after = states.of(structs.replace(snapshot, pens=pens))
+    assert after.advice()[owner.id].beside == kept
 
 
 def test_numbers_may_be_keys(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """Owners of required affinity keep beside them those who share cpus there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 from msgspec.structs import replace
 
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, ContainerState, Resources
 from pinfold.policy.model.grant import Grant
@@ -360,3 +361,84 @@ def test_cpus_stay_shared_for_a_companion_beside_which_another_had_its_own() -> 
     last = engine.create(container_of("own-2", 1, annotations=here))
     assert isinstance(last.result, Grant)
     assert CpuSet.parse(cpus(engine, wide)) & CpuSet.parse("4-7"), "the owner is not left alone"
+
+
+def _rebuilt(engine: Engine, advice: Mapping[ContainerId, Advice]) -> Engine:
+    fresh = Engine(engine.machine, engine.config)
+    fresh.synchronize(engine.snapshot().running(), advice)
+    return fresh
+
+
+def _owner_in_a_pen() -> tuple[Engine, Container]:
+    """An owner in a pen of its own cpus beside its friend, which shares what the pen leaves."""
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    here = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+    placed(engine, container_of("friend", annotations=here))
+    group = {"group.pinfold.dev/pod": "front", **here}
+    owner = container_of("owner", 1, near(term("numa", "friend")), annotations=group)
+    placed(engine, owner)
+    return engine, owner
+
+
+def test_what_is_kept_shared_for_a_pen_is_remembered_of_those_in_it() -> None:
+    engine, owner = _owner_in_a_pen()
+    (pen,) = engine.snapshot().pens.values()
+    assert pen.beside
+    advice = engine.snapshot().advice()
+    assert advice[owner.id].beside == pen.beside
+    # Nothing but what is remembered says so: other cpus are told apart by that.
+    other = (CpuSet.parse("5"),)
+    again = _rebuilt(engine, {owner.id: replace(advice[owner.id], beside=other)})
+    (pen,) = again.snapshot().pens.values()
+    assert pen.beside == other
+    again.check()
+
+
+def _other_place(advice: Advice) -> Advice:
+    return replace(advice, exclusive=CpuSet.parse("7"))
+
+
+def _other_cpus_usable(advice: Advice) -> Advice:
+    return replace(advice, usable=CpuSet.parse("1-4"))
+
+
+def _not_known(advice: Advice) -> Advice:
+    return replace(advice, beside=None)
+
+
+@pytest.mark.parametrize("other", [_other_place, _other_cpus_usable, _not_known])
+def test_what_is_remembered_of_another_place_keeps_nothing_shared(
+    other: Callable[[Advice], Advice],
+) -> None:
+    engine, _, owner = _node(fails=True)
+    before = engine.grants[owner.id].beside
+    assert before
+    advice = replace(engine.snapshot().advice()[owner.id], beside=(CpuSet.parse("8"),))
+    assert _rebuilt(engine, {owner.id: advice}).grants[owner.id].beside == advice.beside
+    assert _rebuilt(engine, {owner.id: other(advice)}).grants[owner.id].beside == before
+
+
+def test_another_configuration_has_all_rules_looked_at_anew() -> None:
+    engine, _, owner = _node(fails=True)
+    snapshot, other = engine.snapshot(), replace(engine.config, pin_memory=False)
+    assert snapshot.advice(engine.config) == snapshot.advice()
+    assert snapshot.advice()[owner.id].beside == engine.grants[owner.id].beside
+    assert snapshot.advice(other)[owner.id].beside is None
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_cpus_that_were_kept_for_one_that_is_gone_are_free_soon_after_a_restart(
+    is_known: bool,
+) -> None:
+    engine = engine_of("socket:1 numa:1 core:6 mem:4G")
+    friend, other = container_of("friend"), container_of("other")
+    placed(engine, friend)
+    placed(engine, other)
+    owner = container_of("owner", 1.2, near(term("core", "friend")))
+    placed(engine, owner)
+    engine.stop(friend.id)
+    again = _rebuilt(engine, engine.snapshot().advice())
+    assert again.grants[owner.id].beside == engine.grants[owner.id].beside != ()
+    again.remove(other.id if is_known else friend.id)
+    assert again.grants[owner.id].beside == ()
+    again.check()
