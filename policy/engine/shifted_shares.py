@@ -98,10 +98,12 @@ class ShiftedShares:
         self._part_due()
 
     def _part_due(self) -> None:
+        """Look at as many of those parted as an event may, who have waited longest first."""
         ledger, effort = self._books.ledger, 0
         scenes: dict[ContainerId | None, Scene] = {}
         while self._parted and effort < REGROWTH_EFFORT_MAX:
-            owner_id, _ = self._parted.popitem()
+            owner_id = next(iter(self._parted))
+            del self._parted[owner_id]
             grant = ledger.grants.get(owner_id)
             if grant is None or not grant.beside:
                 continue

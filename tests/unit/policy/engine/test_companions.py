@@ -442,3 +442,28 @@ def test_cpus_that_were_kept_for_one_that_is_gone_are_free_soon_after_a_restart(
     again.remove(other.id if is_known else friend.id)
     assert again.grants[owner.id].beside == ()
     again.check()
+
+
+def test_whose_companion_went_first_keeps_no_cpus_for_it_longer_than_others_for_theirs() -> None:
+    """Of so many some are looked at in each event."""
+    engine, owners = engine_of("numa:1 core:80 mem:64G"), dict[str, list[Container]]()
+    friends = [container_of(name) for name in ("first", "second")]
+    for friend in friends:
+        placed(engine, friend)
+        name = friend.pod.labels["app"]
+        rules = near(term("numa", name))
+        owners[name] = [container_of(f"{name}-{number}", 1, rules) for number in range(30)]
+        for one in owners[name]:
+            placed(engine, one)
+
+    def keeping(name: str) -> int:
+        return sum(bool(engine.grants[one.id].beside) for one in owners[name])
+
+    assert (keeping("first"), keeping("second")) == (30, 30)
+    engine.remove(friends[0].id)
+    assert 0 < keeping("first") < 30, "not all at once"
+    engine.remove(friends[1].id)
+    assert keeping("first") == 0
+    assert 0 < keeping("second") < 30
+    engine.remove(container_of("nobody").id)
+    assert keeping("second") == 0
