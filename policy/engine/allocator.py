@@ -271,6 +271,7 @@ class Allocator:
         earlier, broken = self.roster.decisions[container_id], self.unmet.names(container_id, look)
         cpus, after = self.books.presence(container_id), self.unmet.look()
         decision = self.conclude(change(), after)
+        self.shares.part(container_id, earlier.result)
         if cpus & ~self.books.presence(container_id):
             self.unmet.note_moved(self.books.ledger.grants[container_id].held_as)
             self.unmet.refresh_moved(container_id, look=after)
@@ -330,11 +331,10 @@ class Allocator:
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Forget a container for good, and what others had because of it. Unknown ids are fine."""
-        known = self.roster.containers.get(container_id)
         self.shares.end(container_id)
         changes = self.release(container_id)
         self.forget(container_id)
-        self.shares.part(known)
+        self.shares.part_ended()
         return changes
 
     def return_home(self, left_by: ContainerId | None) -> tuple[Change, ...]:

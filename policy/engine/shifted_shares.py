@@ -1,6 +1,7 @@
 """Shares that shift: containers that others' places narrow, and what they get back."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Final
 
 from msgspec.structs import replace
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId
-from ..model.grant import Grant
+from ..model.grant import Grant, Refusal
 from ..model.pinning import Change
 from ..model.request import CpuType
 from ..placing.growth import held_back, kept_where_lent
@@ -51,7 +52,9 @@ class ShiftedShares:
         self._beside_others: dict[ContainerId, None] = {}
         """And those that may be as soon as they are beside nobody whom they must not be with."""
         self._parted: dict[ContainerId, None] = {}
-        """Containers that have cpus kept shared, and of whom one that they want is gone."""
+        """Containers that want one with them that is gone, or has no cpus of its own any more."""
+        self._left_by_ended: dict[ContainerId, None] = {}
+        """Owners of rules that want one with them that is about to be forgotten."""
 
     def widen(self, gone: ContainerId) -> None:
         """Give containers that were narrowed for another, which is gone, what rules leave now.
@@ -74,6 +77,8 @@ class ShiftedShares:
 
     def end(self, gone: ContainerId) -> None:
         """Widen what a forgotten container leaves room for, if it ever had a place."""
+        if (known := self._roster.containers.get(gone)) is not None:
+            self._left_by_ended = self._with_it(known, self._own_cpus(gone))
         if not self._due and not self._books.ledger.narrowed.ids:
             return
         decision = self._roster.decisions.get(gone)
@@ -84,36 +89,69 @@ class ShiftedShares:
         if gone not in self._books.ledger.grants:
             self.widen_due(forgotten=gone)
 
-    def part(self, gone: Container | None) -> None:
-        """Keep no cpus shared any more for the sake of one that is forgotten and holds nothing.
+    def part(self, container_id: ContainerId, had: Grant | Refusal) -> None:
+        """Keep cpus shared for those who want one with them that has left all its own cpus."""
+        left = self._books.ledger.grants[container_id].exclusive
+        if isinstance(had, Grant) and had.exclusive and left.isdisjoint(had.exclusive):
+            container = self._roster.containers[container_id]
+            self._parted |= self._with_it(container, had.exclusive.mask)
+            # What is kept for itself was just worked out.
+            self._parted.pop(container_id, None)
+            self._part_due()
 
-        So it is after a restart, too. Others may still be with whoever wanted it. `gone`: None
-        where it was not known.
+    def part_ended(self) -> None:
+        """Keep cpus shared for those who wanted one with them that is forgotten; none for its sake.
+
+        Once others have cpus that it leaves: they may be with these by that.
         """
-        grants = self._books.ledger.grants
-        for one in self._books.standing.matching(gone) if gone is not None else ():
-            if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
-                owners = [owner for owner in one.owners if owner in grants and grants[owner].beside]
-                self._parted.update(dict.fromkeys(owners))
+        self._parted |= self._left_by_ended
+        self._left_by_ended = {}
         self._part_due()
 
+    def _with_it(self, gone: Container, own: int) -> dict[ContainerId, None]:
+        """The owners of rules that want a container with them, near these cpus that it had itself.
+
+        And those for whom cpus are kept shared, wherever: it may be for its sake.
+        """
+        books, found = self._books, dict[ContainerId, None]()
+        ledger = books.ledger
+        for one in books.standing.matching(gone):
+            if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
+                owners = [owner for owner in one.owners if owner in ledger.grants]
+                here = books.domains.covering(one.rule.term.level, own)
+                places = zip(owners, books.reaches(owners), strict=True)
+                near = [owner for owner, cpus in places if cpus & here]
+                found |= dict.fromkeys(near)
+                found |= dict.fromkeys(some for some in owners if ledger.counted(some).beside)
+        return found
+
+    def _own_cpus(self, gone: ContainerId) -> int:
+        """A mask of the cpus that a container, or its pen, has for itself, or had as it ended."""
+        ledger = self._books.ledger
+        if gone in ledger.grants:
+            return ledger.counted(gone).exclusive.mask
+        if gone not in self._roster.classified:
+            return 0
+        last = self._roster.remembered_place(self._roster.containers[gone])
+        return 0 if last is None else (last.pen or last.grant).exclusive.mask
+
     def _part_due(self) -> None:
-        """Look at as many of those parted as an event may, who have waited longest first."""
+        """Look at as many of those who were parted as an event may, and first at the oldest."""
         ledger, effort = self._books.ledger, 0
         scenes: dict[ContainerId | None, Scene] = {}
         while self._parted and effort < REGROWTH_EFFORT_MAX:
             owner_id = next(iter(self._parted))
             del self._parted[owner_id]
-            grant = ledger.grants.get(owner_id)
-            if grant is None or not grant.beside:
+            if owner_id not in ledger.grants:
                 continue
-            judgements = self._judgements((owner_id,), scenes)
-            effort += _EFFORT_OF_ONE + sum(one.effort for one in judgements)
-            # Beside one with cpus of its own, too: that one may leave before them.
-            shared = [one.shared for found in judgements for one in found.companions]
-            beside = tuple(one for one in grant.beside if any(map(one.mask.__and__, shared)))
-            if beside != grant.beside:
-                ledger.repool(replace(grant, beside=beside))
+            held = ledger.counted(owner_id)
+            members = tuple(ledger.members(held.container_id)) or (owner_id,)
+            judgements = self._judgements(members, scenes)
+            effort += _EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
+            cpus = reduce(int.__or__, map(self._books.reach, members))
+            beside = _still_beside(held, cpus, judgements)
+            if beside != held.beside:
+                ledger.repool(replace(held, beside=beside))
 
     def widen_later(self, placement: Placement) -> None:
         """Give a container that is back narrowed what rules leave, if who it made way for is not.
@@ -310,6 +348,17 @@ class ShiftedShares:
             grant = held
         for other in held_back(judgement, grant, cpus, self._books, ()):
             ledger.repool(other)
+
+
+def _still_beside(held: Grant, cpus: int, judgements: Sequence[Judgement]) -> tuple[CpuSet, ...]:
+    """Shared cpus of companions without which a container, or a pen, would be alone by now."""
+    own = held.exclusive.mask
+    needed = dict.fromkeys(some for one in judgements for some in one.beside(cpus, own))
+    # Beside one with cpus of its own, too: that one may leave before them.
+    shared = [one.shared for found in judgements for one in found.companions]
+    kept = [one for one in held.beside if any(map(one.mask.__and__, shared))]
+    kept = [one for one in kept if all(map(one.isdisjoint, needed))]
+    return (*kept, *needed)
 
 
 def _with_beside(grant: Grant, more: Sequence[CpuSet]) -> Grant:

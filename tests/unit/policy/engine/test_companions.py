@@ -394,6 +394,14 @@ def test_what_is_kept_shared_for_a_pen_is_remembered_of_those_in_it() -> None:
     again.check()
 
 
+def test_cpus_kept_shared_for_a_pen_are_given_up_as_well() -> None:
+    engine, _ = _owner_in_a_pen()
+    engine.remove(container_of("friend").id)
+    (pen,) = engine.snapshot().pens.values()
+    assert pen.beside == ()
+    engine.check()
+
+
 def _other_place(advice: Advice) -> Advice:
     return replace(advice, exclusive=CpuSet.parse("7"))
 
@@ -467,3 +475,38 @@ def test_whose_companion_went_first_keeps_no_cpus_for_it_longer_than_others_for_
     assert 0 < keeping("second") < 30
     engine.remove(container_of("nobody").id)
     assert keeping("second") == 0
+
+
+def _gone(engine: Engine, whole: Container) -> None:
+    engine.remove(whole.id)
+
+
+def _ended_before(engine: Engine, whole: Container) -> None:
+    engine.stop(whole.id)
+    engine.remove(whole.id)
+
+
+def _smaller(engine: Engine, whole: Container) -> None:
+    """It shares cpus by then, wherever these are."""
+    engine.update(whole.id, Resources(cpu_request_milli=200, cpu_limit_milli=200))
+
+
+@pytest.mark.parametrize("leave", [_gone, _ended_before, _smaller])
+def test_cpus_stay_shared_beside_an_owner_that_a_companion_with_its_own_has_left(
+    leave: Callable[[Engine, Container], None],
+) -> None:
+    """As long as that one was there, nobody else had to be."""
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    wide, here = ({"pool-name.pinfold.dev/pod": name} for name in ("root", "NUMA node #1"))
+    placed(engine, container_of("wide", 0.2, app="friend", annotations=wide))
+    whole = container_of("whole", 1, app="friend", annotations=here)
+    placed(engine, whole)
+    owner = container_of("owner", 1, near(term("numa", "friend")), annotations=here)
+    placed(engine, owner)
+    assert engine.grants[owner.id].beside == ()
+    leave(engine, whole)
+    engine.check()
+    assert engine.grants[owner.id].beside
+    while isinstance(engine.create(container_of(f"own-{len(engine.grants)}", 1)).result, Grant):
+        engine.check()
+    assert not engine.decisions[owner.id].unmet
