@@ -32,7 +32,7 @@ from .saved_node import MachineOptions, cut_pods, saved_engine, saved_state
 
 _STOPPED: Final = 1
 _PURPOSES: Final[Mapping[MovePurpose, str]] = {
-    MovePurpose.ASIDE: "is needed where it goes by a move after it",
+    MovePurpose.ASIDE: "goes for the sake of a move after it",
     MovePurpose.ONE_NUMA_NODE: "goes back to one NUMA node",
     MovePurpose.WHOLE_CPUS: "leaves a whole cpu free",
 }

@@ -6,7 +6,7 @@ For a container by itself, or for a pen with all who are in it: the pen is the u
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from ..memory.offers import Offer
 from ..model.container import Container, ContainerId
 from ..model.cpu_preference import MovePreference
 from ..model.grant import Grant, PoolId, Refusal
+from ..model.move_purpose import MovePurpose
 from ..model.request import Request
 from ..pens.pen_slices import rest_of
 from ..placing.classifier import Classified
@@ -44,6 +45,18 @@ REPLACED: Final = "replaced"
 _MENDED: Final = "it was moved to mend "
 _OUT_OF_THE_WAY: Final = "it was moved out of the way of "
 """The beginning of a note about a rule that others are still in the way of."""
+
+
+class AskedPool(NamedTuple):
+    """A pool that a container is asked to go to, where its rules hold, and what for."""
+
+    pool_id: PoolId
+    purpose: MovePurpose
+
+    @property
+    def decided_by(self) -> str:
+        """The reason of the move, for its decision: a mended rule, unless by moves after it."""
+        return self.purpose.value if self.purpose is MovePurpose.ASIDE else MENDED
 
 
 class Party(Struct, frozen=True):
@@ -103,17 +116,18 @@ def plan_replacement(
     books: Books,
     roster: Roster,
     pens: Penning,
-    wanted_pool: PoolId | None = None,
+    asked: AskedPool | None = None,
     *,
     mends_told: bool = False,
 ) -> Placement | Failure:
     """The grant of a party where more of its rules required during execution hold.
 
     And with `mends_told` of those that are told as unmet, by it or by owners of rules about it.
-    With `wanted_pool` in that pool alone, if they do there. No rule breaks by it that holds where
+    With `asked` in that pool alone, if they do there. No rule breaks by it that holds where
     the party is. Nobody else has to leave its pool or its memory. O(pools + grants).
     """
     held, request = party.held, party.request
+    wanted_pool = None if asked is None else asked.pool_id
     if objection := _objection(party, books):
         return _failure(objection)
     without = books.without(held.container_id)
@@ -175,7 +189,7 @@ def plan_replacement(
     offer = books.memory.offer(wanted, replaces=held.container_id)
     if isinstance(offer, Refusal):
         return Failure(refusal=offer)
-    return _with_memory(placement, offer, REPLACED if wanted_pool is None else MENDED)
+    return _with_memory(placement, offer, REPLACED if asked is None else asked.decided_by)
 
 
 def _nowhere_better(unmet: Sequence[str], others: Sequence[Restriction]) -> Failure:

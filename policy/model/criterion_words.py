@@ -55,7 +55,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "replaced": "a rule required during its execution holds there",
     "mended": "a required rule holds there that did not hold where it was",
     "rebalance": "more of what containers wish of each other is satisfied there",
-    "stepped_aside": "others gain by the moves that follow its own",
+    "stepped_aside": "others gain, or a rule holds, by the moves that follow its own",
     "one_numa_node": "one NUMA node has room for all of it",
     "gathered": "it leaves a whole cpu free, of which there are few",
     "resize": "it grows or shrinks in place",

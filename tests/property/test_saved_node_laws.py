@@ -85,3 +85,4 @@ def test_a_plan_is_the_one_that_the_node_itself_would_make(
             decision = node.move(move.container.id, move.pool_id, move.purpose)
             assert isinstance(decision.result, Grant), decision.result
             assert decision.pinning.cpus == move.after.cpus
+            assert decision.decided_by == move.purpose.value

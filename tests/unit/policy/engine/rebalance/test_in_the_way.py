@@ -77,7 +77,9 @@ def moved(plan: RebalancePlan) -> list[str]:
 
 def carried_out(engine: Engine, plan: RebalancePlan) -> None:
     for move in plan.moves:
-        assert isinstance(engine.move(move.container.id, move.pool_id).result, Grant)
+        decision = engine.move(move.container.id, move.pool_id, move.purpose)
+        assert isinstance(decision.result, Grant), decision.result
+        assert decision.decided_by == move.purpose.value
         engine.check()
 
 
@@ -193,8 +195,9 @@ def test_those_in_the_way_of_a_rule_are_moved(engine: Engine, names: list[str]) 
     )
     for name in names:
         decision = engine.decisions[ContainerId(f"{name}-main")]
-        assert decision.decided_by == "mended"
-        does = "to mend" if name == names[-1] else "out of the way of"
+        is_last = name == names[-1]
+        assert decision.decided_by == ("mended" if is_last else "stepped_aside")
+        does = "to mend" if is_last else "out of the way of"
         assert decision.notes == tuple(f"it was moved {does} {one}" for one in told)
 
 

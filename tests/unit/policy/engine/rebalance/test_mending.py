@@ -29,8 +29,9 @@ CORES = "socket:1 core:2 thread:2 mem:8G"
 def carried_out(engine: Engine, plan: RebalancePlan) -> None:
     """Make the moves of a plan one by one, as the daemon does."""
     for move in plan.moves:
-        decision = engine.move(move.container.id, move.pool_id)
+        decision = engine.move(move.container.id, move.pool_id, move.purpose)
         assert isinstance(decision.result, Grant), decision.result
+        assert decision.decided_by == move.purpose.value
         assert str(decision.pinning.cpus) == str(move.after.cpus)
         engine.check()
 
