@@ -23,7 +23,7 @@ from ..pools.supply import Supply
 from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
-from .adoption.adopted_container import adopt
+from .adoption.adopted_container import adopt_alone
 from .adoption.readoption import catch_up, readopted
 from .advice import Advice, Usability
 from .allocator import Allocator
@@ -164,20 +164,7 @@ class Engine:
         """
         container = self._central.completed(container)
         self._replace(container)
-        allocator = self._allocator
-        classified, others = allocator.know(container), allocator.books.pinner.told_cpus
-        is_penned = allocator.pens.name_of(container, classified) is not None
-        if is_penned or not adopt(allocator, container, classified.request, others, None):
-            return allocator.conclude(allocator.place_running(container))
-        allocator.heed_rules(container, is_alone=True)
-        changes = allocator.books.pinner.changes(container.id)
-        # It may have the last cpu of those who shared it, and are lent others now.
-        allocator.unmet.note_moves(changes)
-        allocator.unmet.look_at_displaced()
-        allocator.unmet.refresh_moved(container.id, changes)
-        decision = replace(self.decisions[container.id], changes=changes)
-        allocator.roster.decisions[container.id] = decision
-        return decision
+        return adopt_alone(self._allocator, container)
 
     def note(self, container_id: ContainerId) -> tuple[str, ...]:
         """Keep notes about a placement with its decision, and return them.

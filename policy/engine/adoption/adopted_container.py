@@ -3,7 +3,7 @@
 A fault of ours with one of them is laid to that one, and to no other.
 """
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ....topology.sets.cpuset import NO_CPUS
 from ...annotations.preferences import parse_preferences
@@ -43,6 +43,23 @@ class Blame(Struct, frozen=True):
         # given away. Whoever catches it reports it, and starts with new books.
         if isinstance(error, Exception):
             raise FaultyContainerError(self.container.id, error) from error
+
+
+def adopt_alone(allocator: Allocator, container: Container) -> Decision:
+    """The decision about a container that runs already, beside others that are known."""
+    classified, others = allocator.know(container), allocator.books.pinner.told_cpus
+    is_penned = allocator.pens.name_of(container, classified) is not None
+    if is_penned or not adopt(allocator, container, classified.request, others, None):
+        return allocator.conclude(allocator.place_running(container))
+    allocator.heed_rules(container, is_alone=True)
+    changes = allocator.books.pinner.changes(container.id)
+    # It may have the last cpu of those who shared it, and are lent others now.
+    allocator.unmet.note_moves(changes)
+    allocator.unmet.look_at_displaced()
+    allocator.unmet.refresh_moved(container.id, changes)
+    decision = structs.replace(allocator.roster.decisions[container.id], changes=changes)
+    allocator.roster.decisions[container.id] = decision
+    return decision
 
 
 def adopt(
