@@ -6,7 +6,7 @@ from ...policy.engine.decision import Decision
 from ...policy.model.container import ContainerId
 from ...policy.model.grant import Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate, merge
-from ...policy.model.pinning import Pinning
+from ...policy.model.pinning import Pinning, new_pinnings
 from ..dispatch.actuator import Actuator
 from ..dispatch.answer import Answer
 from ..dispatch.events import Events
@@ -75,7 +75,7 @@ class ProxyEvents:
         if both != known.resources:
             decision = policy.update(container_id, both)
             self._tell_update(container_id, decision)
-            others = {one.container_id: one.after for one in decision.changes}
+            others = new_pinnings(decision.changes)
             others.pop(container_id, None)
             if isinstance(decision.result, Refusal):
                 reason = decision.result.reason

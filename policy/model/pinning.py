@@ -1,5 +1,7 @@
 """Pinnings: the cpus and memory nodes the kernel is told for a container, and changes of them."""
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from ...topology.sets.cpuset import CpuSet, NodeSet
@@ -43,3 +45,8 @@ def changed(
     if before is None or after is None or not after.differs_from(before):
         return None
     return Change(container_id=container_id, before=before, after=after)
+
+
+def new_pinnings(changes: Iterable[Change]) -> dict[ContainerId, Pinning]:
+    """The pinnings after some changes, by container."""
+    return {one.container_id: one.after for one in changes}
