@@ -1,6 +1,6 @@
 """Single containers and what they hold: placed, adopted, resized, released."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec import structs
@@ -215,8 +215,7 @@ class Allocator:
 
     def move(self, container_id: ContainerId, pool_id: PoolId, purpose: MovePurpose) -> Decision:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
-        grant = self.books.ledger.grants.get(container_id)
-        if grant is None:
+        if (grant := self.books.ledger.grants.get(container_id)) is None:
             return nothing_to_move(container_id)
         classified = self.roster.classified[container_id]
         self.unmet.look_at_postponed()
@@ -228,7 +227,12 @@ class Allocator:
         return self._change(placement, classified, self.unmet.look())
 
     def place_anew(
-        self, container_id: ContainerId, asked: AskedPool | None = None, *, mends_told: bool = False
+        self,
+        container_id: ContainerId,
+        asked: AskedPool | None = None,
+        *,
+        mends_told: bool = False,
+        awaited: Iterable[ContainerId] = (),
     ) -> Decision:
         """Another place where rules of a container hold, with its pen; a refusal moves nobody."""
         if (held := self.books.ledger.grants.get(container_id)) is None:
@@ -236,7 +240,7 @@ class Allocator:
         if mends_told:
             self.unmet.look_at_postponed()
         classified = self.roster.classified[container_id]
-        party = party_of(container_id, self.books, self.roster, self.pens)
+        party = party_of(container_id, self.books, self.roster, self.pens, awaited)
         placement = plan_replacement(
             party, self.books, self.roster, self.pens, asked, mends_told=mends_told
         )

@@ -1,6 +1,7 @@
 """The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ from .adoption.readoption import catch_up, readopted
 from .advice import Advice, Usability
 from .allocator import Allocator
 from .decision import Adopted, Decision, carried_over, with_repetition
+from .replacement import followers, party_of
 from .restoration import restore
 from .snapshot import Snapshot
 from .unmet.notes import note_placement
@@ -279,13 +281,27 @@ class Engine:
         self._allocator.shares.widen_due()
         return self._allocator.books.pinner.changes()
 
-    def place_anew(self, container_id: ContainerId, *, mends_told: bool = False) -> Decision:
+    def place_anew(
+        self,
+        container_id: ContainerId,
+        pool_id: PoolId | None = None,
+        *,
+        mends_told: bool = False,
+        awaited: Sequence[ContainerId] = (),
+    ) -> Decision:
         """Place a container live where rules hold that are required during its execution.
 
-        `mends_told`: or that are told as unmet, by it or by others about it. A refusal leaves it
-        where it is. Others' pinnings that follow are in `changes`.
+        `mends_told`: or that are told as unmet, by it or by others about it. `awaited`: those that
+        come to it then. A refusal leaves it where it is. Others' new pinnings are in `changes`.
         """
-        return self._allocator.place_anew(container_id, mends_told=mends_told)
+        place = self._allocator.place_anew
+        return place(container_id, pool_id, mends_told=mends_told, awaited=awaited)
+
+    def followers(self, container_id: ContainerId) -> Sequence[ContainerId]:
+        """The containers that a rule required during execution makes follow one that is moved."""
+        found = self._allocator
+        party_with = partial(party_of, books=found.books, roster=found.roster, pens=found.pens)
+        return followers(party_with(container_id), found.books, party_with)
 
     def synchronize(
         self,

@@ -3,7 +3,7 @@
 For a container by itself, or for a pen with all who are in it: the pen is the unit of a rule.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import islice
 from typing import Final, NamedTuple
@@ -67,6 +67,8 @@ class Party(Struct, frozen=True):
     held: Grant
     """What they hold together."""
     request: Request
+    awaited: Sequence[Container] = ()
+    """Containers that come to where they go, once they are there."""
 
     @property
     def containers(self) -> Mapping[ContainerId, Container]:
@@ -80,14 +82,13 @@ class Party(Struct, frozen=True):
     def rules_of(self, container_id: ContainerId) -> PlacementRules:
         """The rules of a member but for those that hold beside one that goes where it goes."""
         container, classified = self.members[container_id]
-        rules = classified.placement
-        if len(self.members) == 1:
+        rules, others = classified.placement, (*self.others(container_id), *self.awaited)
+        if not others:
             return rules
         required = tuple(
             one
             for one in rules.required
-            if one.is_anti
-            or not any(one.term.includes(container, other) for other in self.others(container_id))
+            if one.is_anti or not any(one.term.includes(container, other) for other in others)
         )
         return replace(rules, required=required)
 
@@ -96,8 +97,14 @@ PartyWith = Callable[[ContainerId], Party]
 """The containers that have to go where one of them goes."""
 
 
-def party_of(container_id: ContainerId, books: Books, roster: Roster, pens: Penning) -> Party:
-    """The containers that have to go where one of them goes."""
+def party_of(
+    container_id: ContainerId,
+    books: Books,
+    roster: Roster,
+    pens: Penning,
+    awaited: Iterable[ContainerId] = (),
+) -> Party:
+    """The containers that have to go where one of them goes. `awaited`: those that come later."""
     held = books.ledger.counted(container_id)
     ids = books.ledger.members(held.container_id) or (container_id,)
     members = {one: (roster.containers[one], roster.classified[one]) for one in ids}
@@ -108,7 +115,7 @@ def party_of(container_id: ContainerId, books: Books, roster: Roster, pens: Penn
     if name is not None:
         request = pens.sizes.request_of(name, container)
         request = replace(request, exclusive=len(held.exclusive), shared_milli=held.shared_milli)
-    return Party(members, held, request)
+    return Party(members, held, request, [roster.containers[one] for one in awaited])
 
 
 def plan_replacement(
@@ -343,21 +350,44 @@ def _left_alone(party: Party, grant: Grant, books: Books, party_with: PartyWith 
 
     `party_with`: those follow that may be moved and whose rules are required during execution.
     """
-    standing, domains = books.standing, books.domains
-    before, after = _presence(party, books), _presence_after(grant, books)
+    after = _presence_after(grant, books)
     found: dict[ContainerId, Container] = {}
+    for rule, owner, around in _company(party, books):
+        if around & after:
+            continue
+        if party_with and is_lasting(rule) and not _objection(party_with(owner.id), books):
+            continue
+        found[owner.id] = owner
+    return names_text(tuple(found.values()))
+
+
+def followers(party: Party, books: Books, party_with: PartyWith) -> Sequence[ContainerId]:
+    """Containers that must be with a party, are, and are to follow it: one of each pen.
+
+    Their rules are required during execution, and they may be moved, as the party may.
+    """
+    found: dict[ContainerId, ContainerId] = {}
+    if _objection(party, books):
+        return ()
+    for rule, owner, _ in _company(party, books):
+        if is_lasting(rule):
+            other = party_with(owner.id)
+            if not _objection(other, books):
+                found.setdefault(other.held.container_id, owner.id)
+    return tuple(found.values())
+
+
+def _company(party: Party, books: Books) -> Iterator[tuple[RequiredTerm, Container, int]]:
+    """Residents that must be with a party, and are, by rule, each with a mask of its domains."""
+    here = _presence(party, books)
     for container in party.containers.values():
-        for one in standing.matching(container):
+        for one in books.standing.matching(container):
             if not isinstance(rule := one.rule, RequiredTerm) or rule.is_anti:
                 continue
             for owner_id, owner in one.owners.items():
-                around = domains.covering(rule.term.level, books.reach(owner_id))
-                if owner_id in party.members or not around & before or around & after:
-                    continue
-                if party_with and is_lasting(rule) and not _objection(party_with(owner_id), books):
-                    continue
-                found[owner_id] = owner
-    return names_text(tuple(found.values()))
+                around = books.domains.covering(rule.term.level, books.reach(owner_id))
+                if owner_id not in party.members and around & here:
+                    yield rule, owner, around
 
 
 def _presence_after(grant: Grant, books: Books) -> int:

@@ -1,0 +1,101 @@
+"""Joint replacement: an owner goes to where its rules hold, and its followers come after it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from ..model.container import ContainerId
+from ..model.grant import Grant, PoolId
+from ..placing.rank import Rank
+from .decision import Decision, rule_names
+from .engine import Engine
+from .snapshot import Snapshot
+
+COMPANY_MAX: Final = 6
+"""So many containers go together at most; of more each goes by itself."""
+_POOLS_MAX: Final = 16
+"""In so many pools it is tried whether all find room."""
+_LOOKS_MAX: Final = 16
+"""At rules required during execution it is looked so often; of more owners too much is left."""
+
+_Names = Mapping[ContainerId, Collection[str]]
+
+
+class JointStep(Struct, frozen=True):
+    """A move of a container, while others that its rules want there have yet to come."""
+
+    container_id: ContainerId
+    pool_id: PoolId | None = None
+    """None: where the policy places it, which is beside those that have gone already."""
+    awaited: tuple[ContainerId, ...] = ()
+
+
+def company_of(engine: Engine, owner_id: ContainerId) -> tuple[ContainerId, ...]:
+    """An owner, its followers, and theirs, nearest first; one by itself where they are too many."""
+    found = {owner_id: None}
+    waiting = [owner_id]
+    while waiting and len(found) <= COMPANY_MAX:
+        further = [one for one in engine.followers(waiting.pop(0)) if one not in found]
+        found.update(dict.fromkeys(further))
+        waiting += further
+    return (owner_id,) if len(found) > COMPANY_MAX else tuple(found)
+
+
+def plan_together(snapshot: Snapshot, owner_id: ContainerId) -> Sequence[JointStep]:
+    """The steps after which more rules of an owner hold, and none of its followers breaks.
+
+    None where that is not found, or nobody follows. Only rules among those that move may be broken
+    from one step to the next. For any thread: O(pools tried * containers).
+    """
+    trial = Engine.of(snapshot)
+    company = company_of(trial, owner_id) if owner_id in trial.grants else ()
+    before = _broken(trial, company)
+    if len(company) < 2 or before is None:
+        return ()
+    first, *others = (
+        JointStep(one, None, company[number:]) for number, one in enumerate(company, start=1)
+    )
+    wanted: list[PoolId | None] = [None]
+    while wanted:
+        step = JointStep(owner_id, wanted.pop(0), first.awaited)
+        decision = _made(trial, step)
+        if not isinstance(decision.result, Grant):
+            continue
+        if step.pool_id is None:
+            wanted = _next_best(decision)
+        steps = [step]
+        steps += [one for one in others if isinstance(_made(trial, one).result, Grant)]
+        after = _broken(trial, company)
+        if after is not None and _is_better(after, before, owner_id):
+            return steps
+        trial = Engine.of(snapshot)
+    return ()
+
+
+def _made(engine: Engine, step: JointStep) -> Decision:
+    return engine.place_anew(step.container_id, step.pool_id, awaited=step.awaited)
+
+
+def _next_best(decision: Decision) -> list[PoolId | None]:
+    """The pools that might have been chosen in place of one, the best first."""
+    assert isinstance(decision.result, Grant)
+    ranks = sorted(one for one in decision.candidates if isinstance(one, Rank))
+    pools = [PoolId(one.pool_id) for one in ranks if one.pool_id != decision.result.pool_id]
+    return [*pools[:_POOLS_MAX]]
+
+
+def _broken(engine: Engine, company: Collection[ContainerId]) -> _Names | None:
+    """The rules that do not hold at members of a company; None where not all were looked at."""
+    found: dict[ContainerId, Collection[str]] = {}
+    for _ in range(_LOOKS_MAX):
+        found |= {one: rule_names(texts) for one, texts in engine.look_at_rules().items()}
+        if all(one in found for one in company):
+            told = {one: rule_names(engine.decisions[one].unmet) for one in company}
+            return {one: {*found[one], *told[one]} for one in company}
+    return None
+
+
+def _is_better(after: _Names, before: _Names, owner_id: ContainerId) -> bool:
+    is_harmed = any({*after[one]} - {*before[one]} for one in after)
+    return not is_harmed and len(after[owner_id]) < len(before[owner_id])
