@@ -1,13 +1,17 @@
 """Looks after rules that are required during execution: their owners are moved where they hold."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from ...nri.dispatch.front import Front
 from ...nri.dispatch.report import Report, Unplaceable
+from ...policy.engine.engine import Engine
+from ...policy.engine.joint_replacement import JointStep, company_of, plan_together
+from ...policy.engine.snapshot import Snapshot
 from ...policy.model.container import ContainerId
+from ...policy.placing.judging.restriction import names_text
 from .move_budget import MoveBudget
 
 RULES_SECONDS: Final = 5.0
@@ -34,10 +38,14 @@ class RuleWatch:
         """The owners of rules that do not hold, and when each is to be moved."""
         self._told: dict[ContainerId, str] = {}
         """The last reason why each of them stays where it is."""
+        self._with_followers: set[ContainerId] = set()
+        """Owners that are to go together with others, which takes long to plan."""
         self._budget = MoveBudget(_MINUTE)
 
     def look(self) -> None:
         """Have the policy look at the rules, and move whose grace period is over."""
+        while self._with_followers:
+            self._plan(self._with_followers.pop())
         self._plugin.owner.submit("rules required during execution", self._look)
 
     def _look(self) -> None:
@@ -59,15 +67,53 @@ class RuleWatch:
     def _move(self, container_id: ContainerId) -> None:
         if container_id not in self._due:
             return
+        policy = self._plugin.events.policy
+        company = company_of(policy, container_id) if container_id in policy.grants else ()
+        if 1 < len(company) <= policy.config.during_execution.moves_per_minute:
+            self._with_followers.add(container_id)
+        else:
+            self._make(container_id, [JointStep(container_id)])
+
+    def _plan(self, container_id: ContainerId) -> None:
+        """Plan where an owner goes with those that follow it. In no turn at the policy."""
+        policy = self._plugin.events.policy
+        try:
+            snapshot = self._plugin.owner.look("where owners go together", policy.snapshot)
+        except TimeoutError:
+            # The policy is busy: it is due at the next look, too.
+            return
+        steps = plan_together(snapshot, container_id)
+        move = partial(self._move_together, container_id, steps, snapshot)
+        self._plugin.owner.submit("place together", move)
+
+    def _move_together(
+        self, container_id: ContainerId, steps: Sequence[JointStep], planned_on: Snapshot
+    ) -> None:
+        """Move an owner and its followers as planned, unless anything differs by now."""
+        policy, now = self._plugin.events.policy, self._clock()
+        limit = policy.config.during_execution.moves_per_minute
+        is_same = policy.config is planned_on.config and policy.grants == planned_on.grants
+        if container_id not in self._due or not is_same:
+            return
+        if len(steps) <= self._budget.left(limit, now):
+            self._make(container_id, steps)
+
+    def _make(self, container_id: ContainerId, steps: Sequence[JointStep]) -> None:
+        """Make the moves for an owner; where there are none, or one is refused, it is told why."""
         events, now = self._plugin.events, self._clock()
         container = events.policy.containers.get(container_id)
-        reason = events.place_anew(container_id)
-        if reason is None or container is None:
-            self._forget(container_id)
-            for one in self._beside(container_id):
+        reason = None if steps else _nowhere_together(events.policy, container_id)
+        for step in steps:
+            reason = events.place_anew(step)
+            if reason is not None:
+                break
+            self._forget(step.container_id)
+            for one in self._beside(step.container_id):
                 # It went along: whether its own rules hold by now is seen at the next look.
                 self._forget(one)
             self._budget.spend(now)
+        if reason is None or container is None:
+            self._forget(container_id)
             return
         grace = events.policy.config.during_execution.grace_seconds
         self._due[container_id] = now + max(grace, _AGAIN_SECONDS)
@@ -88,3 +134,10 @@ class RuleWatch:
     def _forget(self, container_id: ContainerId) -> None:
         self._due.pop(container_id, None)
         self._told.pop(container_id, None)
+
+
+def _nowhere_together(policy: Engine, container_id: ContainerId) -> str:
+    """The reason why an owner stays to which others would have to come; for people."""
+    others = names_text([policy.containers[one] for one in policy.followers(container_id)])
+    unmet = "; ".join(policy.decisions[container_id].unmet)
+    return f"no place is better with room for {others}, which must be with it: {unmet}"

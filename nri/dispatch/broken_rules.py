@@ -104,3 +104,12 @@ def as_it_is(policy: Engine, decision: Decision) -> Decision:
         pinning=policy.pinning(container_id) or Pinning(),
         changes=(),
     )
+
+
+def unmet_by_now(policy: Engine, decision: Decision) -> Decision:
+    """An earlier decision with the rules that are told as unmet by now.
+
+    Those that it awaited, as its rules want them there, have come since.
+    """
+    unmet = policy.decisions.get(decision.container_id, decision).unmet
+    return replace(decision, unmet=unmet)

@@ -13,6 +13,7 @@ from ...policy.configuration.config import Config
 from ...policy.engine.advice import Advice
 from ...policy.engine.decision import Decision
 from ...policy.engine.engine import Engine
+from ...policy.engine.joint_replacement import JointStep
 from ...policy.engine.reconfiguration import find_moves
 from ...policy.model.container import Container, ContainerId, ContainerState, PodId
 from ...policy.model.grant import PoolId, Refusal
@@ -22,7 +23,7 @@ from ...policy.model.pinning import Change, Pinning, new_pinnings
 from ...topology.model.machine import Machine
 from .actuator import Actuator
 from .answer import Answer
-from .broken_rules import BrokenRules, as_it_is
+from .broken_rules import BrokenRules, as_it_is, unmet_by_now
 from .foreign_pins import ForeignPins
 from .newcomer import Listing, Mention, Newcomer
 from .owner import Owner
@@ -238,19 +239,21 @@ class Events:
                 self._tell_unmet(self.policy.containers[container_id], decision)
         return found
 
-    def place_anew(self, container_id: ContainerId) -> str | None:
+    def place_anew(self, step: JointStep) -> str | None:
         """Move a container to where its rules hold; why it stays, None where it is moved or gone.
 
         All that change are told.
         """
-        known = self.policy.containers.get(container_id)
+        known = self.policy.containers.get(container_id := step.container_id)
         if known is None or container_id not in self.policy.grants:
             return None
-        decision = self.policy.place_anew(container_id)
+        decision = self.policy.place_anew(container_id, step.pool_id, awaited=step.awaited)
         if isinstance(decision.result, Refusal):
             return decision.result.reason
         self._actuator.want({**new_pinnings(decision.changes), container_id: decision.pinning})
-        self._owner.afterwards(lambda: self._decided("replace", known, decision))
+        self._owner.afterwards(
+            lambda: self._decided("replace", known, unmet_by_now(self.policy, decision))
+        )
         return None
 
     def end_cold_start(self, container_id: ContainerId) -> None:

@@ -15,6 +15,7 @@ from ..annotations.cpu_claims import CLAIM_PREFIX
 from ..configuration.config import Config
 from ..configuration.config_text import CheckedConfig, config_from_values
 from ..engine.engine import Engine
+from ..engine.joint_replacement import JointStep, company_of, plan_together
 from ..hints.hint_text import TEST_APIS
 from ..manifests.pod_spec import ContainerSpec
 from ..model.container import Container, ContainerId
@@ -186,24 +187,35 @@ class PolicyRun:
 
     def _place_anew(self, engine: Engine, container_id: ContainerId) -> None:
         settings = engine.config.during_execution
-        held = engine.grants.get(container_id)
-        if held is None:
+        if container_id not in engine.grants:
             del self._due[container_id]
             return
         if len(self._moves) >= settings.moves_per_minute:
             self._due[container_id] = self._now_ns + _LOOK
             return
-        decision = engine.place_anew(container_id)
+        company = company_of(engine, container_id)
+        steps: Sequence[JointStep] = [JointStep(container_id)]
+        if 1 < len(company) <= settings.moves_per_minute:
+            if len(self._moves) + len(company) > settings.moves_per_minute:
+                self._due[container_id] = self._now_ns + _LOOK
+                return
+            steps = plan_together(engine.snapshot(), container_id)
+        if not steps or not all(self._is_made(engine, one) for one in steps):
+            self._due[container_id] = self._now_ns + max(self._grace(engine), _AGAIN)
+
+    def _is_made(self, engine: Engine, step: JointStep) -> bool:
+        decision = engine.place_anew(step.container_id, step.pool_id, awaited=step.awaited)
         self._runtime.apply(decision.changes)
         if isinstance(decision.result, Refusal):
-            self._due[container_id] = self._now_ns + max(self._grace(engine), _AGAIN)
-            return
-        self._runtime.running[container_id].tell(decision.pinning)
+            return False
+        self._runtime.running[step.container_id].tell(decision.pinning)
         self._moves.append(self._now_ns)
         # Who is in its pen went along: whether their rules hold is seen at the next look.
+        pen = decision.result.pen
         for one in [*self._due]:
-            if one == container_id or (held.pen and engine.grants[one].pen == held.pen):
+            if one == step.container_id or (pen and engine.grants[one].pen == pen):
                 del self._due[one]
+        return True
 
     def _grace(self, engine: Engine) -> int:
         return int(engine.config.during_execution.grace_seconds * _SECOND)

@@ -44,14 +44,25 @@ class Node:
         assert self.daemon.plugin.wait_until_ready(5)
         assert self.daemon.plugin.settle()
 
-    def run(self, name: str, app: str, node: int | None = None, near: str = "", **said: str) -> str:
+    def run(
+        self,
+        name: str,
+        app: str,
+        node: int | None = None,
+        near: str = "",
+        apart: str = "",
+        **said: str,
+    ) -> str:
         annotations = {f"{key}.pinfold.dev/pod": value for key, value in said.items()}
         if node is not None:
             annotations["pool-name.pinfold.dev/pod"] = f"NUMA node #{node}"
-        if near:
-            term = {"labelSelector": {"matchLabels": {"app": near}}, "topologyKey": "numa"}
-            rules = {"requiredDuringSchedulingRequiredDuringExecution": [term]}
-            annotations["affinity.pinfold.dev/pod"] = json.dumps({"podAffinity": rules})
+        rules: dict[str, object] = {}
+        for kind, other in (("podAffinity", near), ("podAntiAffinity", apart)):
+            if other:
+                term = {"labelSelector": {"matchLabels": {"app": other}}, "topologyKey": "numa"}
+                rules[kind] = {"requiredDuringSchedulingRequiredDuringExecution": [term]}
+        if rules:
+            annotations["affinity.pinfold.dev/pod"] = json.dumps(rules)
         resources = Resources(
             cpu_request_milli=1000,
             cpu_limit_milli=1000,
@@ -186,3 +197,50 @@ def test_a_group_follows_once_and_nobody_in_it_is_told_to_be_stuck(
     assert {int(cpu) // 4 for cpu in told["web0"].split("-")} == {3}
     assert len(lines(caplog, "replace")) == 1
     assert lines(caplog, "degraded") == []
+
+
+def run_pair(node: Node) -> tuple[str, str]:
+    """A main container and its side container, each of which must be with the other.
+
+    A wolf has come to them, of which the main container must be apart.
+    """
+    node.run("early", "side", 1)
+    main = node.run("main", "main", near="side", apart="wolf")
+    node.remove("early")
+    side = node.run("side", "side", near="main")
+    node.run("wolf", "wolf", 1, **{"on-unsatisfiable": "fail"})
+    return main, side
+
+
+@pytest.mark.parametrize("moves", [1, 2, 6])
+def test_who_must_be_together_go_together_within_the_budget(
+    moves: int, node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = node_with(duringExecution={"gracePeriod": "1s", "movesPerMinute": moves})
+    main, side = run_pair(node)
+    assert node.node_of(main) == node.node_of(side) == 1
+    node.pass_seconds(4 * RULES_SECONDS)
+    assert node.node_of(main) == node.node_of(side)
+    assert (node.node_of(main) != 1) == (moves > 1)
+    replaced = lines(caplog, "replace")
+    assert len(replaced) == (2 if moves > 1 else 0)
+    assert not any("unmet=" in one for one in replaced)
+    assert (lines(caplog, "degraded") == []) == (moves > 1)
+
+
+def test_who_finds_no_room_together_stays_and_that_is_told(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = node_with(duringExecution={"gracePeriod": "1s"})
+    main, side = run_pair(node)
+    for number in (0, 2, 3):
+        for each in range(3):
+            node.run(f"full{number}{each}", "full", number)
+    node.pass_seconds(60)
+    assert node.node_of(main) == node.node_of(side) == 1
+    (line,) = lines(caplog, "degraded")
+    assert "no place is better with room for default/side/side, which must be with it" in line
+    for each in range(3):
+        node.remove(f"full2{each}")
+    node.pass_seconds(60)
+    assert node.node_of(main) == node.node_of(side) == 2
