@@ -247,7 +247,7 @@ class Events:
         known = self.policy.containers.get(container_id := step.container_id)
         if known is None or container_id not in self.policy.grants:
             return None
-        decision = self.policy.place_anew(container_id, step.pool_id, awaited=step.awaited)
+        decision = self.policy.place_anew(container_id, step.asked)
         if isinstance(decision.result, Refusal):
             return decision.result.reason
         self._actuator.want({**new_pinnings(decision.changes), container_id: decision.pinning})

@@ -1,6 +1,6 @@
 """Single containers and what they hold: placed, adopted, resized, released."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from msgspec import structs
@@ -23,12 +23,13 @@ from ..placing.pool_choice import Chooser
 from ..placing.restart import RestartPlacer
 from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
+from .asked_move import ANYWHERE, AskedMove
 from .decision import Decision, left_as_it_was, refused, with_changes, with_objection
 from .heeded_resize import heeded_resize
 from .homecoming import Homecoming
 from .pen_resizer import PenResizer
 from .penning import Penning
-from .replacement import AskedPool, nothing_to_move, party_of, plan_replacement, relocated
+from .replacement import nothing_to_move, party_of, plan_replacement, relocated
 from .restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
@@ -220,19 +221,14 @@ class Allocator:
         classified = self.roster.classified[container_id]
         self.unmet.look_at_postponed()
         if self.roster.decisions[container_id].unmet or self._judge.is_tied(container_id):
-            return self.place_anew(container_id, AskedPool(pool_id, purpose), mends_told=True)
+            return self.place_anew(container_id, AskedMove(pool_id, purpose), mends_told=True)
         placement = Mover(self.books).plan(grant, classified.request, pool_id, purpose)
         if isinstance(placement, Failure):
             return left_as_it_was(grant, placement, self.books, classified.problems)
         return self._change(placement, classified, self.unmet.look())
 
     def place_anew(
-        self,
-        container_id: ContainerId,
-        asked: AskedPool | None = None,
-        *,
-        mends_told: bool = False,
-        awaited: Iterable[ContainerId] = (),
+        self, container_id: ContainerId, asked: AskedMove = ANYWHERE, *, mends_told: bool = False
     ) -> Decision:
         """Another place where rules of a container hold, with its pen; a refusal moves nobody."""
         if (held := self.books.ledger.grants.get(container_id)) is None:
@@ -240,7 +236,7 @@ class Allocator:
         if mends_told:
             self.unmet.look_at_postponed()
         classified = self.roster.classified[container_id]
-        party = party_of(container_id, self.books, self.roster, self.pens, awaited)
+        party = party_of(container_id, self.books, self.roster, self.pens, asked.awaited)
         placement = plan_replacement(
             party, self.books, self.roster, self.pens, asked, mends_told=mends_told
         )

@@ -28,6 +28,7 @@ from .adoption.adopted_container import adopt_alone
 from .adoption.readoption import catch_up, readopted
 from .advice import Advice, Usability
 from .allocator import Allocator
+from .asked_move import ANYWHERE, AskedMove
 from .decision import Adopted, Decision, carried_over, with_repetition
 from .replacement import followers, party_of
 from .restoration import restore
@@ -282,20 +283,14 @@ class Engine:
         return self._allocator.books.pinner.changes()
 
     def place_anew(
-        self,
-        container_id: ContainerId,
-        pool_id: PoolId | None = None,
-        *,
-        mends_told: bool = False,
-        awaited: Sequence[ContainerId] = (),
+        self, container_id: ContainerId, asked: AskedMove = ANYWHERE, *, mends_told: bool = False
     ) -> Decision:
         """Place a container live where rules hold that are required during its execution.
 
-        `mends_told`: or that are told as unmet, by it or by others about it. `awaited`: those that
-        come to it then. A refusal leaves it where it is. Others' new pinnings are in `changes`.
+        `mends_told`: or that are told as unmet, by it or by others about it. A refusal leaves it
+        where it is. Others' new pinnings are in `changes`.
         """
-        place = self._allocator.place_anew
-        return place(container_id, pool_id, mends_told=mends_told, awaited=awaited)
+        return self._allocator.place_anew(container_id, asked, mends_told=mends_told)
 
     def followers(self, container_id: ContainerId) -> Sequence[ContainerId]:
         """The containers that a rule required during execution makes follow one that is moved."""

@@ -8,6 +8,7 @@ from msgspec import Struct
 from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..placing.rank import Rank
+from .asked_move import AskedMove
 from .decision import Decision, rule_names
 from .engine import Engine
 from .snapshot import Snapshot
@@ -29,6 +30,11 @@ class JointStep(Struct, frozen=True):
     pool_id: PoolId | None = None
     """None: where the policy places it, which is beside those that have gone already."""
     awaited: tuple[ContainerId, ...] = ()
+
+    @property
+    def asked(self) -> AskedMove:
+        """The move, as it is asked for."""
+        return AskedMove(self.pool_id, awaited=self.awaited)
 
 
 def company_of(engine: Engine, owner_id: ContainerId) -> tuple[ContainerId, ...]:
@@ -74,7 +80,7 @@ def plan_together(snapshot: Snapshot, owner_id: ContainerId) -> Sequence[JointSt
 
 
 def _made(engine: Engine, step: JointStep) -> Decision:
-    return engine.place_anew(step.container_id, step.pool_id, awaited=step.awaited)
+    return engine.place_anew(step.container_id, step.asked)
 
 
 def _next_best(decision: Decision) -> list[PoolId | None]:

@@ -6,7 +6,7 @@ For a container by itself, or for a pen with all who are in it: the pen is the u
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +19,6 @@ from ..memory.offers import Offer
 from ..model.container import Container, ContainerId
 from ..model.cpu_preference import MovePreference
 from ..model.grant import Grant, PoolId, Refusal
-from ..model.move_purpose import MovePurpose
 from ..model.request import Request
 from ..pens.pen_slices import rest_of
 from ..placing.classifier import Classified
@@ -34,29 +33,14 @@ from ..placing.mover import bound_to_place, immovable
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
 from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm, is_lasting
+from .asked_move import ANYWHERE, AskedMove
 from .decision import Decision
 from .penning import Penning
 from .roster import Roster
 
-MENDED: Final = "mended"
-"""What decides where a container goes whose unmet rules a move mends."""
-REPLACED: Final = "replaced"
-"""What decides where a container goes whose rules had stopped to hold."""
 _MENDED: Final = "it was moved to mend "
 _OUT_OF_THE_WAY: Final = "it was moved out of the way of "
 """The beginning of a note about a rule that others are still in the way of."""
-
-
-class AskedPool(NamedTuple):
-    """A pool that a container is asked to go to, where its rules hold, and what for."""
-
-    pool_id: PoolId
-    purpose: MovePurpose
-
-    @property
-    def decided_by(self) -> str:
-        """The reason of the move, for its decision: a mended rule, unless by moves after it."""
-        return self.purpose.value if self.purpose is MovePurpose.ASIDE else MENDED
 
 
 class Party(Struct, frozen=True):
@@ -123,18 +107,18 @@ def plan_replacement(
     books: Books,
     roster: Roster,
     pens: Penning,
-    asked: AskedPool | None = None,
+    asked: AskedMove = ANYWHERE,
     *,
     mends_told: bool = False,
 ) -> Placement | Failure:
     """The grant of a party where more of its rules required during execution hold.
 
     And with `mends_told` of those that are told as unmet, by it or by owners of rules about it.
-    With `asked` in that pool alone, if they do there. No rule breaks by it that holds where
+    With `asked` in its pool alone, if they do there. No rule breaks by it that holds where
     the party is. Nobody else has to leave its pool or its memory. O(pools + grants).
     """
     held, request = party.held, party.request
-    wanted_pool = None if asked is None else asked.pool_id
+    wanted_pool = asked.pool_id
     if objection := _objection(party, books):
         return _failure(objection)
     without = books.without(held.container_id)
@@ -196,7 +180,7 @@ def plan_replacement(
     offer = books.memory.offer(wanted, replaces=held.container_id)
     if isinstance(offer, Refusal):
         return Failure(refusal=offer)
-    return _with_memory(placement, offer, REPLACED if asked is None else asked.decided_by)
+    return _with_memory(placement, offer, asked.decided_by)
 
 
 def _nowhere_better(unmet: Sequence[str], others: Sequence[Restriction]) -> Failure:

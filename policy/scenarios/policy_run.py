@@ -204,7 +204,7 @@ class PolicyRun:
             self._due[container_id] = self._now_ns + max(self._grace(engine), _AGAIN)
 
     def _is_made(self, engine: Engine, step: JointStep) -> bool:
-        decision = engine.place_anew(step.container_id, step.pool_id, awaited=step.awaited)
+        decision = engine.place_anew(step.container_id, step.asked)
         self._runtime.apply(decision.changes)
         if isinstance(decision.result, Refusal):
             return False

@@ -24,7 +24,7 @@ def joined(engine: Engine, owner: Container) -> int:
     """The number of moves that were planned, and made; all of them succeed."""
     steps = plan_together(engine.snapshot(), owner.id)
     for one in steps:
-        decision = engine.place_anew(one.container_id, one.pool_id, awaited=one.awaited)
+        decision = engine.place_anew(one.container_id, one.asked)
         assert isinstance(decision.result, Grant), decision.result
         engine.check()
     return len(steps)
