@@ -1,12 +1,12 @@
 """Answers to the calls of a runtime."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
 from ...policy.configuration.config import SchedulingClass
 from ...policy.model.container import ContainerId
-from ...policy.model.pinning import Pinning
+from ...policy.model.pinning import Change, Pinning
 from ...policy.tuning.resource_class import NO_CLASSES, ResourceClasses
 from ...topology.sets.cpuset import NodeSet
 
@@ -35,3 +35,8 @@ class Answer(Struct, frozen=True, kw_only=True):
         if self.own is None or self.container_id is None:
             return self.others
         return {**self.others, self.container_id: self.own}
+
+
+def pinnings_of(changes: Iterable[Change]) -> dict[ContainerId, Pinning]:
+    """The pinnings that containers are told, by container."""
+    return {one.container_id: one.after for one in changes}

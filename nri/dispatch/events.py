@@ -4,7 +4,7 @@ Everything here is done in a turn of the owner's; whoever serves a runtime conve
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import structs
@@ -21,7 +21,7 @@ from ...policy.model.move_purpose import MovePurpose
 from ...policy.model.pinning import Change, Pinning
 from ...topology.model.machine import Machine
 from .actuator import Actuator
-from .answer import Answer
+from .answer import Answer, pinnings_of
 from .broken_rules import BrokenRules, as_it_is
 from .foreign_pins import ForeignPins
 from .newcomer import Listing, Mention, Newcomer
@@ -126,7 +126,7 @@ class Events:
         resources = estimate(merged, known.pod.qos, self._machine_memory_bytes)
         decision = self.policy.update(container_id, resources)
         self._owner.afterwards(lambda: self._decided("update", known, decision))
-        others = _pinnings(decision.changes)
+        others = pinnings_of(decision.changes)
         others.pop(container_id, None)
         if isinstance(decision.result, Refusal):
             return Answer(container_id=container_id, others=others, refusal=decision.result.reason)
@@ -195,7 +195,7 @@ class Events:
             self.report(Synchronized(len(containers_by_id), len(adopted.changes)))
 
         self._owner.afterwards(tell)
-        return Answer(others=_pinnings(adopted.changes))
+        return Answer(others=pinnings_of(adopted.changes))
 
     def reconfigure(self, config: Config | None = None, machine: Machine | None = None) -> bool:
         """Let the same policy with another configuration or machine take over everything that runs.
@@ -207,7 +207,7 @@ class Events:
         if (config, machine) == (old.config, old.machine):
             return False
         self.policy, adopted = old.reconfigured(config, machine)
-        self._actuator.want(_pinnings(adopted.changes))
+        self._actuator.want(pinnings_of(adopted.changes))
         moves = find_moves(old.snapshot(), self.policy.snapshot())
 
         def tell() -> None:
@@ -224,7 +224,7 @@ class Events:
         known = self.policy.containers.get(container_id)
         decision = self.policy.move(container_id, pool_id, purpose)
         if known is not None and not isinstance(decision.result, Refusal):
-            self._actuator.want({**_pinnings(decision.changes), container_id: decision.pinning})
+            self._actuator.want({**pinnings_of(decision.changes), container_id: decision.pinning})
             self._owner.afterwards(lambda: self._decided("move", known, decision))
         return decision
 
@@ -236,6 +236,7 @@ class Events:
             decision = self.policy.decisions[container_id]
             if set(texts) - set(before[container_id].unmet):
                 self._tell_unmet(self.policy.containers[container_id], decision)
+        self._owner.afterwards(self.report.look_at_lost)
         return found
 
     def place_anew(self, container_id: ContainerId) -> str | None:
@@ -249,7 +250,7 @@ class Events:
         decision = self.policy.place_anew(container_id)
         if isinstance(decision.result, Refusal):
             return decision.result.reason
-        self._actuator.want({**_pinnings(decision.changes), container_id: decision.pinning})
+        self._actuator.want({**pinnings_of(decision.changes), container_id: decision.pinning})
         self._owner.afterwards(lambda: self._decided("replace", known, decision))
         return None
 
@@ -263,7 +264,7 @@ class Events:
 
     def adjust(self, cause: str, changes: tuple[Change, ...]) -> None:
         """Tell containers that something else follows for them, and report why."""
-        self._actuator.want(_pinnings(changes))
+        self._actuator.want(pinnings_of(changes))
         known = self.policy.containers
         found = [Adjusted(cause=cause, container=known[c.container_id], change=c) for c in changes]
 
@@ -336,7 +337,7 @@ class Events:
             self.policy.compact(container.id)
 
         self._owner.afterwards(tell)
-        others = _pinnings(decision.changes)
+        others = pinnings_of(decision.changes)
         if isinstance(decision.result, Refusal):
             return Answer(container_id=container.id, others=others, refusal=decision.result.reason)
         self.asked[container.id] = newcomer.linux
@@ -362,7 +363,7 @@ class Events:
         self._actuator.forget(container_id)
         if known is not None and (changes or known.state is not ContainerState.EXITED):
             self._owner.afterwards(lambda: self._released(known, changes))
-        return Answer(others=_pinnings(changes))
+        return Answer(others=pinnings_of(changes))
 
     def _released(self, known: Container, changes: tuple[Change, ...]) -> None:
         self.report(Released(known, changes))
@@ -394,7 +395,5 @@ class Events:
         """Have the notes at others catch up with a decision, piece by piece: plans go by them."""
         if self.policy.compact(container_id) and looks_left:
             self._owner.afterwards(lambda: self._look_again(container_id, looks_left - 1))
-
-
-def _pinnings(changes: Iterable[Change]) -> dict[ContainerId, Pinning]:
-    return {one.container_id: one.after for one in changes}
+        else:
+            self.report.look_at_lost()

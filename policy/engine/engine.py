@@ -1,6 +1,7 @@
 """The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from ..pools.supply import Supply
 from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
-from .adoption.adopted_container import adopt
+from .adoption.adopted_container import adopt, settle_alone
 from .adoption.readoption import catch_up, readopted
 from .advice import Advice, Usability
 from .allocator import Allocator
@@ -169,15 +170,7 @@ class Engine:
         is_penned = allocator.pens.name_of(container, classified) is not None
         if is_penned or not adopt(allocator, container, classified.request, others, None):
             return allocator.conclude(allocator.place_running(container))
-        allocator.heed_rules(container, is_alone=True)
-        changes = allocator.books.pinner.changes(container.id)
-        # It may have the last cpu of those who shared it, and are lent others now.
-        allocator.unmet.note_moves(changes)
-        allocator.unmet.look_at_displaced()
-        allocator.unmet.refresh_moved(container.id, changes)
-        decision = replace(self.decisions[container.id], changes=changes)
-        allocator.roster.decisions[container.id] = decision
-        return decision
+        return settle_alone(allocator, container)
 
     def note(self, container_id: ContainerId) -> tuple[str, ...]:
         """Keep notes about a placement with its decision, and return them.
@@ -219,7 +212,7 @@ class Engine:
         """A container has run long enough: DRAM for it now, or once there is room. See `stop`."""
         if (grant := self.grants.get(container_id)) is not None:
             self._allocator.books.end_cold_start(grant.held_as)
-        return self._allocator.books.pinner.changes()
+        return self._allocator.changes()
 
     def observe_memory(self, free_bytes: Mapping[int, int]) -> tuple[Change, ...]:
         """Available memory in bytes by NUMA node id, which can be had without killing anybody.
@@ -228,7 +221,7 @@ class Engine:
         `Books.observe`.
         """
         self._allocator.books.observe(free_bytes)
-        return self._allocator.books.pinner.changes()
+        return self._allocator.changes()
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Forget a container, releasing it first where it was never stopped."""
@@ -254,7 +247,7 @@ class Engine:
             return refusal
         self._allocator.shift_shares()
         changes = self._allocator.return_home(None)
-        self._allocator.refresh_unmet()
+        self._allocator.unmet.refresh_all()
         return changes
 
     def pod_size(self, pod: Pod) -> Resources | None:
@@ -284,13 +277,18 @@ class Engine:
         """
         return self._allocator.unmet.look_at_lasting()
 
+    def lost_rules(self) -> Collection[ContainerId]:
+        """Containers whose rules stopped holding as others moved, told since this was asked."""
+        self._allocator.unmet.look_at_postponed()
+        return self._allocator.unmet.lost.take_told()
+
     def widen(self) -> tuple[Change, ...]:
         """Let containers that had to make way for others, who are gone, have more cpus again.
 
         Of very many some in the event itself, and some at each call.
         """
         self._allocator.shares.widen_due()
-        return self._allocator.books.pinner.changes()
+        return self._allocator.changes()
 
     def place_anew(self, container_id: ContainerId, *, mends_told: bool = False) -> Decision:
         """Place a container live where rules hold that are required during its execution.
@@ -341,7 +339,7 @@ class Engine:
             if one.id in listed.repeated:
                 decision = with_repetition(decision, one, listed.repeated[one.id])
             self._allocator.carry_over(decision)
-        self._allocator.refresh_unmet()
+        self._allocator.unmet.refresh_all()
         usability = Usability.since(advice.values(), self.supply)
         if usability.freed or usability.is_reserved:
             catch_up(self._allocator, usability.freed)
@@ -364,14 +362,17 @@ class Engine:
         machine = machine or self.machine
         layout = MachineLayout.of(machine, config, self.supply.reserved)
         engine = Engine(machine, config, interrupts=self._interrupts, layout=layout)
-        return engine, engine.take_over(self.snapshot())
+        return engine, engine.take_over(self.snapshot(), self)
 
-    def take_over(self, before: Snapshot) -> Adopted:
-        """Adopt all that an older engine of this node held; see `reconfigured`."""
+    def take_over(self, before: Snapshot, older: "Engine | None" = None) -> Adopted:
+        """Adopt all that an `older` engine of this node held; see `reconfigured`."""
         self._allocator.books.inherit(before.memory_look, before.due_dram)
         self._unread = before.unread
         running = before.running()
         found = self._readopt(running, before.advice(), before.decisions, before.tree)
+        old = lru_cache(maxsize=1)(lambda: (older or Engine.of(before))._allocator.unmet)
+        unmet = self._allocator.unmet
+        unmet.lost.look_at_all(lambda one: old().names(one, old().look()), unmet.look())
         changes = (
             changed(one.id, before.pinnings.get(one.id), self.pinning(one.id)) for one in running
         )

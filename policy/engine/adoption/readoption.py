@@ -113,7 +113,7 @@ def catch_up(allocator: Allocator, freed: CpuSet) -> None:
     unmet.note_moves(pinner.catch_up())
     if freed:
         unmet.note_moves(allocator.shares.regain(freed))
-    allocator.refresh_unmet()
+    unmet.refresh_all()
 
 
 def _as_first_seen(container: Container, advice: Advice | None) -> Container:
