@@ -271,6 +271,15 @@ class ShiftedShares:
         books.pinner.mark(grant.container_id)
         return True
 
+    def hold_all_back(self) -> None:
+        """Let containers with rules grow only where these go on holding, as others have grown."""
+        scenes = dict[ContainerId | None, Scene]()
+        for one in self._books.standing.rules:
+            if one in self._books.ledger.grants:
+                for judgement in self._judgements((one,), scenes):
+                    grant, cpus = self._books.ledger.counted(one), self._books.reach(one)
+                    self.hold_back(judgement.of_growth(), grant, cpus)
+
     def hold_back(self, judgement: Judgement, grant: Grant, cpus: int) -> None:
         """Let a container on these cpus, and others, grow only where rules go on holding.
 

@@ -110,7 +110,11 @@ def catch_up(allocator: Allocator, freed: CpuSet) -> None:
     did not before.
     """
     pinner, unmet = allocator.books.pinner, allocator.unmet
-    unmet.note_moves(pinner.catch_up())
+    changes = pinner.catch_up()
+    unmet.note_moves(changes)
+    if changes:
+        # Their rules were heeded beside those who had fewer cpus.
+        allocator.shares.hold_all_back()
     if freed:
         unmet.note_moves(allocator.shares.regain(freed))
     unmet.refresh_all()

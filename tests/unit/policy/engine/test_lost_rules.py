@@ -11,6 +11,7 @@ from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
     NODES,
+    apart,
     container_of,
     cpus,
     engine_of,
@@ -108,3 +109,17 @@ def test_who_grows_out_of_the_core_in_which_it_came_to_be_with_another_tells_tha
     engine.remove(filler.id)
     assert cpus(engine, owner) == "2-7"
     assert told(engine, owner).startswith("affinity at core to app=other")
+
+
+def test_who_must_be_apart_from_one_on_reserved_cpus_keeps_off_those_that_a_reload_adds() -> None:
+    engine = engine_of("socket:1 core:4 thread:2 mem:4G")
+    one, other = container_of("one", 1), container_of("other", 1)
+    system = container_of("system", 0.5, namespace="kube-system")
+    alone = container_of("alone", 0.2, apart(term("core", "system", namespaces=["kube-system"])))
+    found = [placed(engine, each) for each in (one, other, system, alone)]
+    assert found == ["1", "2", "0", "3-7"]
+    engine = with_cpus(engine, "0,3", "0-7")
+    assert [cpus(engine, each) for each in (system, alone)] == ["0,3", "4-7"]
+    engine.remove(other.id)
+    engine.check()
+    assert cpus(engine, alone) == "4-7"
