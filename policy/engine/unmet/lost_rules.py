@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ...books.books import Books
 from ...model.container import ContainerId
-from ...model.pinning import Change
+from ...model.pinning import MovedTogether
 from ...placing.judging.restriction import Restriction, ids_in_the_way
 from ...placing.judging.rule_look import RuleLook
 from ..decision import with_unmet
@@ -33,9 +33,9 @@ class LostRules:
         """Whether there are owners to be looked at."""
         return self._companions.are_parted
 
-    def note_changes(self, changes: Iterable[Change]) -> None:
+    def note_moves(self, moves: Iterable[MovedTogether]) -> None:
         """Containers have other cpus than before."""
-        self._companions.note_changes(changes)
+        self._companions.note_moves(moves)
 
     def note(self, container_id: ContainerId, before: int) -> None:
         """A container that ran on these cpus has others by a decision, and is told what it lost."""

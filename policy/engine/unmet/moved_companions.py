@@ -1,16 +1,21 @@
 """Moved companions: containers with other cpus, and owners of required affinity about them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
 
 from ....topology.model.machine import Level
+from ....topology.sets.cpuset import lowest_cpu
 from ...books.books import Books
 from ...books.whereabouts import Whereabouts
 from ...configuration.affinity_fields import KubeCompat
 from ...model.container import Container, ContainerId
-from ...model.pinning import Change
+from ...model.pinning import MovedTogether
 from ...rules.podaffinity.rule_set import RequiredTerm
 from ...rules.podaffinity.term import Term
 from ...rules.podaffinity.term_selection import instances, select_included
+
+_FEW_DOMAINS: Final = 16
+"""So many domains are looked up one by one in less time than all are looked for together."""
 
 
 class MovedCompanions:
@@ -27,21 +32,13 @@ class MovedCompanions:
         self._grown: dict[ContainerId, int] = {}
         """Owners that have come to other domains without a decision, and the cpus they had."""
 
-    def note_changes(self, changes: Iterable[Change]) -> None:
+    def note_moves(self, moves: Iterable[MovedTogether]) -> None:
         """Containers have other cpus than before."""
         wants_others = self._books.standing.wants_others
-        if not wants_others:
-            return
-        # Those of one pool had the same cpus, as a rule, and have the same.
-        moved: dict[tuple[int, int], list[ContainerId]] = {}
-        for one in changes:
-            before, after = one.before.cpus, one.after.cpus
-            if before is not None and after is not None and before is not after:
-                moved.setdefault((before.mask, after.mask), []).append(one.container_id)
-        for (before_mask, after_mask), ids in moved.items():
-            if self._note(ids, before_mask, after_mask):
-                grown = filter(wants_others.__contains__, ids)
-                self._grown = {**dict.fromkeys(grown, before_mask), **self._grown}
+        for one in moves if wants_others else ():
+            if self._note(one.ids, one.before.mask, one.after.mask):
+                grown = filter(wants_others.__contains__, one.ids)
+                self._grown = {**dict.fromkeys(grown, one.before.mask), **self._grown}
 
     def note(self, container_id: ContainerId, before: int) -> None:
         """A container that ran on these cpus may have others."""
@@ -49,21 +46,38 @@ class MovedCompanions:
 
     def _note(self, ids: Collection[ContainerId], before: int, after: int) -> bool:
         """Note whom some left, and met; whether they came to other domains."""
-        covering, have_come = self._books.domains.covering, False
+        have_come = False
         for level in self._books.standing.near_levels:
-            was, is_there = covering(level, before), covering(level, after)
             # Most that have other cpus are in the same domains.
-            if left := was & ~is_there:
+            if left := self._missing(level, before, after):
                 here = self._on(left)
                 for term, owners in self._rules(ids, level) if here else ():
                     among = [owners[one] for one in here if one in owners]
                     for one in self._alone(among, term, here):
                         self._left.setdefault(one.id, set()).add(term.text)
-            if come := is_there & ~was:
+            if come := self._missing(level, after, before):
                 have_come, here = True, self._on(come)
                 for _, owners in self._rules(ids, level) if here else ():
                     self._met |= dict.fromkeys(filter(owners.__contains__, here))
         return have_come
+
+    def _missing(self, level: Level, some: int, others: int) -> int:
+        """The domains of a level in which some cpus are, and no others, as a mask of cpus."""
+        domains, found, masks = self._books.domains, 0, self._books.domains.masks(level)
+        if len(masks) <= _FEW_DOMAINS:
+            for domain in masks:
+                if domain & some and not domain & others:
+                    found |= domain
+            return found
+        holders, left = domains.holders(level), some & domains.everything & ~others
+        for _ in range(_FEW_DOMAINS):
+            if not left:
+                return found
+            domain = holders[lowest_cpu(left)]
+            left &= ~domain
+            if not domain & others:
+                found |= domain
+        return domains.covering(level, some) & ~domains.covering(level, others)
 
     def _on(self, cpus: int) -> Mapping[ContainerId, int]:
         """The containers that must be with others on some of these cpus, and which of them."""

@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
 from ...model.container import Container, ContainerId
 from ...model.grant import Grant
 from ...model.last_place import Breach
-from ...model.pinning import Change
+from ...model.pinning import Change, moved_together
 from ...placing.growth import is_outside
 from ...placing.judging.judge import Judge
 from ...placing.judging.judgement import Judgement
@@ -149,19 +150,24 @@ class UnmetRules:
 
     def note_moves(self, changes: Iterable[Change]) -> None:
         """Containers have left cpus for others, or been lent some, and nobody decided about it."""
-        ledger, changes = self._books.ledger, tuple(changes)
-        self.lost.note_changes(changes)
-        for one in changes:
-            before, after = one.before.cpus, one.after.cpus
-            if before is None or after is None or not (lent := after.mask & ~before.mask):
-                continue
-            grant = ledger.grants[one.container_id]
-            # In a pen it comes to others of its pod, and its rules may be about those.
-            own = 0 if grant.pen else (grant.within or ledger.tree.pools[grant.pool_id].cpus).mask
-            # One that had its own alone shares some again, wherever those are.
-            had_own_alone = before <= grant.exclusive
-            if before.mask & ~after.mask or lent & ~own or had_own_alone:
-                self._displaced.append(one.container_id)
+        moves = moved_together(changes)
+        self.lost.note_moves(moves)
+        for one in moves:
+            before, after = one.before, one.after
+            if lent := after.mask & ~before.mask:
+                have_left = bool(before.mask & ~after.mask)
+                self._displaced += [
+                    id_ for id_ in one.ids if have_left or self._is_lent(id_, before, lent)
+                ]
+
+    def _is_lent(self, container_id: ContainerId, before: CpuSet, lent: int) -> bool:
+        """Whether cpus that a container has besides may be beyond what its rules were held to."""
+        ledger = self._books.ledger
+        grant = ledger.grants[container_id]
+        # In a pen it comes to others of its pod, and its rules may be about those.
+        own = 0 if grant.pen else (grant.within or ledger.tree.pools[grant.pool_id].cpus).mask
+        # One that had its own alone shares some again, wherever those are.
+        return bool(lent & ~own) or before <= grant.exclusive
 
     def note_shifted(self, containers: Iterable[ContainerId]) -> None:
         """Containers are about to get other parts of their pens, or a pen round what they have."""
