@@ -1,7 +1,6 @@
 """The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -31,6 +30,7 @@ from .allocator import Allocator
 from .decision import Adopted, Decision, carried_over, with_repetition
 from .restoration import restore
 from .snapshot import Snapshot
+from .unmet.lost_rules import UnmetNames
 from .unmet.notes import note_placement
 
 
@@ -362,17 +362,19 @@ class Engine:
         machine = machine or self.machine
         layout = MachineLayout.of(machine, config, self.supply.reserved)
         engine = Engine(machine, config, interrupts=self._interrupts, layout=layout)
-        return engine, engine.take_over(self.snapshot(), self)
+        return engine, engine.take_over(self.snapshot(), self._allocator.unmet.names)
 
-    def take_over(self, before: Snapshot, older: "Engine | None" = None) -> Adopted:
-        """Adopt all that an `older` engine of this node held; see `reconfigured`."""
+    def take_over(self, before: Snapshot, unmet_names: UnmetNames | None = None) -> Adopted:
+        """Adopt all that an older engine of this node held; see `reconfigured`.
+
+        `unmet_names`: what did not hold there, so that what stopped holding since is told.
+        """
         self._allocator.books.inherit(before.memory_look, before.due_dram)
         self._unread = before.unread
         running = before.running()
         found = self._readopt(running, before.advice(), before.decisions, before.tree)
-        old = lru_cache(maxsize=1)(lambda: (older or Engine.of(before))._allocator.unmet)
-        unmet = self._allocator.unmet
-        unmet.lost.look_at_all(lambda one: old().names(one, old().look()), unmet.look())
+        if unmet_names is not None:
+            self._allocator.unmet.lost.look_at_all(unmet_names, self._allocator.unmet.look())
         changes = (
             changed(one.id, before.pinnings.get(one.id), self.pinning(one.id)) for one in running
         )

@@ -12,6 +12,9 @@ from ..roster import Roster
 from .concerns import Concerns
 from .moved_companions import MovedCompanions
 
+UnmetNames = Callable[[ContainerId], Collection[str]]
+"""The rules that do not hold at a container, with their owners."""
+
 
 class LostRules:
     """The rules that stop holding as others, or the cpus there are, change; told of their owners.
@@ -63,10 +66,10 @@ class LostRules:
                 lost += [one for one in broken if not one.is_broken_by(before, pool_id)]
             self._tell(container_id, lost, look)
 
-    def look_at_all(self, before: Callable[[ContainerId], Collection[str]], look: RuleLook) -> None:
+    def look_at_all(self, before: UnmetNames, look: RuleLook) -> None:
         """Look at all owners of rules, whatever changed. O(those).
 
-        `before`: the names of the rules that did not hold at one then; asked of few.
+        `before`: of then; asked of few.
         """
         for container_id in self._books.standing.rules:
             if container_id not in self._books.ledger.grants:

@@ -115,8 +115,9 @@ class UnmetRules:
         """A look at containers, for as long as nobody changes places."""
         return RuleLook(self._books, self._roster.containers, self._roster.classified, self._judge)
 
-    def names(self, container_id: ContainerId, look: RuleLook) -> frozenset[str]:
+    def names(self, container_id: ContainerId, look: RuleLook | None = None) -> frozenset[str]:
         """The rules that do not hold at a container, told or not."""
+        look = look or self.look()
         self.look_at_postponed(look)
         return frozenset(one.name for one in look.broken(container_id))
 
