@@ -148,7 +148,7 @@ class IgnoredRulesWalk:
         )
 
     def reading(self) -> Reading:
-        places = {}
+        places = dict[ContainerId, frozenset[int]]()
         for key in self.pods:
             pinning = self.engine.pinning(key)
             assert pinning is not None
