@@ -141,7 +141,11 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
         before = None if saved is None else saved.document()
         if saved is None or before is None or before.pool != document.pool:
             return document, found.at
-        return msgspec.structs.replace(before, cpus=document.cpus, mems=document.mems), saved.at
+        # Where it is, and what holds there, is as of now.
+        kept = msgspec.structs.replace(
+            before, cpus=document.cpus, mems=document.mems, unmet=document.unmet
+        )
+        return kept, saved.at
 
     def _past(self, snapshot: Snapshot, name: str) -> ExplainDocument:
         """The explanation of a container that is gone. Raises `ControlRequestError`."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.alternatives import find_alternatives
 from ...policy.inquiry.counted_rules import classified_of, counted_rules
+from ...policy.inquiry.current_notes import current_notes
 from ...policy.model.container import Container
 from .documents import GRANT, DecisionDocument, ExplainDocument, GivenDocument, RuleDocument
 from .status_document import pin_document
@@ -21,10 +22,12 @@ def explain_document(
 ) -> ExplainDocument:
     """The explanation of a decision about a container, which may have been refused or be over.
 
-    `at`: when it was made, in seconds since 1970. The place, the rules and the alternatives are
-    those of the snapshot, candidates those of the decision.
+    `at`: when it was made, in seconds since 1970. The place, the rules, the notes about them and
+    the alternatives are those of the snapshot, candidates those of the decision.
     """
     is_granted = decided.result == GRANT
+    if is_granted:
+        decided = replace(decided, notes=current_notes(snapshot, container.id, decided.notes))
     now = snapshot.pinnings.get(container.id)
     pin = pin_document(now) if is_granted and now else None
     pool = _pool(snapshot, container, decided)

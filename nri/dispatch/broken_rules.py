@@ -58,6 +58,16 @@ class BrokenRules:
                     self._look_again(container_id, decision, before.get(container_id, _NONE))
             case _:
                 pass
+        self.look_at_lost()
+
+    def look_at_lost(self) -> None:
+        """Report whose rules do not hold any more as others moved, whatever happened."""
+        policy = self._policy()
+        for container_id in policy.lost_rules():
+            decision = policy.decisions.get(container_id)
+            if decision is not None:
+                before = self._told.get(container_id, _NONE)
+                self._look_again(container_id, decision, before)
 
     def _look_at(self, changes: Iterable[Change]) -> None:
         decisions = self._policy().decisions

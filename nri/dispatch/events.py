@@ -177,7 +177,8 @@ class Events:
         adopted = self.policy.synchronize(listed.containers, advice, listed.unread)
         self.advice = {}
         containers_by_id = {one.id: one for one in listed.containers}
-        self._actuator.synchronize(self._wanted(), listed.pids, ())
+        wanted = {one: self.policy.pinning(one) or Pinning() for one in self.policy.grants}
+        self._actuator.synchronize(wanted, listed.pids, ())
 
         def tell() -> None:
             self._tell_faults(adopted.faults)
@@ -237,6 +238,7 @@ class Events:
             decision = self.policy.decisions[container_id]
             if set(texts) - set(before[container_id].unmet):
                 self._tell_unmet(self.policy.containers[container_id], decision)
+        self._owner.afterwards(self.report.look_at_lost)
         return found
 
     def place_anew(self, step: JointStep) -> str | None:
@@ -381,10 +383,6 @@ class Events:
             and (known is None or known.state is not ContainerState.EXITED)
         )
 
-    def _wanted(self) -> dict[ContainerId, Pinning]:
-        """The pinning of every placed container."""
-        return {one: self.policy.pinning(one) or Pinning() for one in self.policy.grants}
-
     def _of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         return self.policy.of_pod(pod_id) if pod_id else ()
 
@@ -397,3 +395,5 @@ class Events:
         """Have the notes at others catch up with a decision, piece by piece: plans go by them."""
         if self.policy.compact(container_id) and looks_left:
             self._owner.afterwards(lambda: self._look_again(container_id, looks_left - 1))
+        else:
+            self.report.look_at_lost()

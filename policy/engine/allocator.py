@@ -273,6 +273,7 @@ class Allocator:
         decision = self.conclude(change(), after)
         self.shares.part(container_id, earlier.result)
         if cpus & ~self.books.presence(container_id):
+            self.unmet.lost.note(container_id, cpus)
             self.unmet.note_moved(self.books.ledger.grants[container_id].held_as)
             self.unmet.refresh_moved(container_id, look=after)
         return self.unmet.tell_changed(decision, earlier, broken, after)
@@ -315,11 +316,6 @@ class Allocator:
             self.unmet.carry_over(decision, self.books.ledger.grants)
             self.shares.carry_over(decision.container_id)
 
-    def refresh_unmet(self) -> None:
-        """Tell what does not hold, and forget what does, after what was decided about others."""
-        self.unmet.look_at_displaced()
-        self.unmet.refresh_all()
-
     def release(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Take back what a container held. Unknown ids change nothing."""
         if container_id in self.books.ledger.grants:
@@ -327,7 +323,7 @@ class Allocator:
             self.books.relax()
             self.shares.widen(container_id)
             return self.return_home(container_id)
-        return self.books.pinner.changes()
+        return self.changes()
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Forget a container for good, and what others had because of it. Unknown ids are fine."""
@@ -339,21 +335,25 @@ class Allocator:
 
     def return_home(self, left_by: ContainerId | None) -> tuple[Change, ...]:
         """Let those come home who were driven out of what a container, or a pod, gives back."""
-        moved = self.homes.return_home()
+        return self.changes(left_by, self.homes.return_home())
+
+    def changes(
+        self, left_by: ContainerId | None = None, moved: Sequence[ContainerId] = ()
+    ) -> tuple[Change, ...]:
+        """Changes that nobody was told yet, with what rules hold by them, and do not.
+
+        `left_by`: a container that has given back what it held. `moved`: others that moved by it.
+        """
         changes = self.books.pinner.changes()
-        # What comes free is lent to those as well who have no cpu of their pool.
-        self.unmet.note_moves(changes)
-        look = self.unmet.look()
-        self.unmet.look_at_displaced(look)
-        self.unmet.refresh(left_by, [*moved, *[one.container_id for one in changes]], look)
+        if changes or left_by is not None:
+            self.unmet.follow(left_by, moved, changes)
         return changes
 
     def _with_returns(self, decision: Decision) -> Decision:
         if self.homes.has_away:
-            changes = self.return_home(decision.container_id)
-            decision = self.roster.decisions[decision.container_id]
-            decision = with_changes(decision, changes, self.books)
-            self.roster.decisions[decision.container_id] = decision
+            changes, decisions = self.return_home(decision.container_id), self.roster.decisions
+            decision = with_changes(decisions[decision.container_id], changes, self.books)
+            decisions[decision.container_id] = decision
         return decision
 
     def _give_back(self, container_id: ContainerId) -> None:

@@ -1,6 +1,6 @@
 """The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -33,6 +33,7 @@ from .decision import Adopted, Decision, carried_over, with_repetition
 from .replacement import followers, party_of
 from .restoration import restore
 from .snapshot import Snapshot
+from .unmet.lost_rules import UnmetNames
 from .unmet.notes import note_placement
 
 
@@ -109,11 +110,10 @@ class Engine:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Parts of the configuration that this machine cannot have, one sentence each."""
-        machine, config, allowed = self.machine, self.config, self.supply.allowed
         return (
             *self.supply.warnings,
-            *idle_pool_labels(self.tree, config),
-            *speed_select_warnings(machine, config, allowed),
+            *idle_pool_labels(self.tree, self.config),
+            *speed_select_warnings(self.machine, self.config, self.supply.allowed),
         )
 
     def snapshot(self) -> Snapshot:
@@ -209,7 +209,7 @@ class Engine:
         """A container has run long enough: DRAM for it now, or once there is room. See `stop`."""
         if (grant := self.grants.get(container_id)) is not None:
             self._allocator.books.end_cold_start(grant.held_as)
-        return self._allocator.books.pinner.changes()
+        return self._allocator.changes()
 
     def observe_memory(self, free_bytes: Mapping[int, int]) -> tuple[Change, ...]:
         """Available memory in bytes by NUMA node id, which can be had without killing anybody.
@@ -218,7 +218,7 @@ class Engine:
         `Books.observe`.
         """
         self._allocator.books.observe(free_bytes)
-        return self._allocator.books.pinner.changes()
+        return self._allocator.changes()
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Forget a container, releasing it first where it was never stopped."""
@@ -244,7 +244,7 @@ class Engine:
             return refusal
         self._allocator.shift_shares()
         changes = self._allocator.return_home(None)
-        self._allocator.refresh_unmet()
+        self._allocator.unmet.refresh_all()
         return changes
 
     def pod_size(self, pod: Pod) -> Resources | None:
@@ -274,13 +274,18 @@ class Engine:
         """
         return self._allocator.unmet.look_at_lasting()
 
+    def lost_rules(self) -> Collection[ContainerId]:
+        """Containers whose rules stopped holding as others moved, told since this was asked."""
+        self._allocator.unmet.look_at_postponed()
+        return self._allocator.unmet.lost.take_told()
+
     def widen(self) -> tuple[Change, ...]:
         """Let containers that had to make way for others, who are gone, have more cpus again.
 
         Of very many some in the event itself, and some at each call.
         """
         self._allocator.shares.widen_due()
-        return self._allocator.books.pinner.changes()
+        return self._allocator.changes()
 
     def place_anew(
         self, container_id: ContainerId, asked: AskedMove = ANYWHERE, *, mends_told: bool = False
@@ -339,7 +344,7 @@ class Engine:
             if one.id in listed.repeated:
                 decision = with_repetition(decision, one, listed.repeated[one.id])
             self._allocator.carry_over(decision)
-        self._allocator.refresh_unmet()
+        self._allocator.unmet.refresh_all()
         usability = Usability.since(advice.values(), self.supply)
         if usability.freed or usability.is_reserved:
             catch_up(self._allocator, usability.freed)
@@ -362,17 +367,17 @@ class Engine:
         machine = machine or self.machine
         layout = MachineLayout.of(machine, config, self.supply.reserved)
         engine = Engine(machine, config, interrupts=self._interrupts, layout=layout)
-        return engine, engine.take_over(self.snapshot())
+        return engine, engine.take_over(self.snapshot(), self._allocator.unmet.names)
 
-    def take_over(self, before: Snapshot) -> Adopted:
-        """Adopt all that an older engine of this node held; see `reconfigured`."""
+    def take_over(self, before: Snapshot, unmet_names: UnmetNames | None = None) -> Adopted:
+        """Adopt what an older engine held; `unmet_names`: by which what is lost since is told."""
         self._allocator.books.inherit(before.memory_look, before.due_dram)
         self._unread = before.unread
-        running = before.running()
+        running, told = before.running(), before.pinnings
         found = self._readopt(running, before.advice(self.config), before.decisions, before.tree)
-        changes = (
-            changed(one.id, before.pinnings.get(one.id), self.pinning(one.id)) for one in running
-        )
+        if unmet_names is not None:
+            self._allocator.unmet.lost.look_at_all(unmet_names, self._allocator.unmet.look())
+        changes = (changed(one.id, told.get(one.id), self.pinning(one.id)) for one in running)
         return Adopted(
             decisions=tuple(self.decisions.values()),
             changes=tuple(filter(None, changes)),

@@ -214,6 +214,11 @@ def _note(rule: Restriction, look: RuleLook) -> str:
     return f"{_OUT_OF_THE_WAY if is_broken else _MENDED}{rule.name}"
 
 
+def is_about_a_move(note: str) -> bool:
+    """Whether a note says why a container was moved."""
+    return note.startswith((_MENDED, _OUT_OF_THE_WAY))
+
+
 def nothing_to_move(container_id: ContainerId) -> Decision:
     """The refusal to move a container that holds nothing, or is not known."""
     refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")

@@ -329,6 +329,15 @@ class ShiftedShares:
             self._parted[container_id] = None
         return True
 
+    def hold_all_back(self) -> None:
+        """Let containers with rules grow only where these go on holding, as others have grown."""
+        scenes = dict[ContainerId | None, Scene]()
+        for one in self._books.standing.rules:
+            if one in self._books.ledger.grants:
+                for judgement in self._judgements((one,), scenes):
+                    grant, cpus = self._books.ledger.counted(one), self._books.reach(one)
+                    self.hold_back(judgement.of_growth(), grant, cpus, is_recalled=True)
+
     def hold_back(
         self, judgement: Judgement, grant: Grant, cpus: int, *, is_recalled: bool = False
     ) -> None:

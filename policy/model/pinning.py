@@ -1,6 +1,6 @@
 """Pinnings: the cpus and memory nodes the kernel is told for a container, and changes of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -31,6 +31,33 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     container_id: ContainerId
     before: Pinning
     after: Pinning
+
+
+class MovedTogether(Struct, frozen=True, gc=False):
+    """Containers that had the same cpus, and have the same others."""
+
+    before: CpuSet
+    after: CpuSet
+    ids: list[ContainerId]
+
+
+def moved_together(changes: Iterable[Change]) -> Sequence[MovedTogether]:
+    """The containers that have other cpus, together as far as they are told one pinning."""
+    found: dict[tuple[int, int], MovedTogether] = {}
+    # Kept as long as what they are of is known by its identity.
+    changes = tuple(changes)
+    # Those side by side mostly were, and are: it is looked up once.
+    old: Pinning | None = None
+    new: Pinning | None = None
+    ids: list[ContainerId] = []
+    for one in changes:
+        if one.before is not old or one.after is not new:
+            old, new, ids = one.before, one.after, []
+            before, after = old.cpus, new.cpus
+            if before is not None and after is not None and before is not after:
+                ids = found.setdefault((id(old), id(new)), MovedTogether(before, after, ids)).ids
+        ids.append(one.container_id)
+    return tuple(found.values())
 
 
 def difference(container: Container, after: Pinning | None) -> Change | None:

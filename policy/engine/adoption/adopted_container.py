@@ -3,7 +3,8 @@
 A fault of ours with one of them is laid to that one, and to no other.
 """
 
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ....topology.sets.cpuset import NO_CPUS
 from ...annotations.preferences import parse_preferences
@@ -51,15 +52,7 @@ def adopt_alone(allocator: Allocator, container: Container) -> Decision:
     is_penned = allocator.pens.name_of(container, classified) is not None
     if is_penned or not adopt(allocator, container, classified.request, others, None):
         return allocator.conclude(allocator.place_running(container))
-    allocator.heed_rules(container, is_alone=True)
-    changes = allocator.books.pinner.changes(container.id)
-    # It may have the last cpu of those who shared it, and are lent others now.
-    allocator.unmet.note_moves(changes)
-    allocator.unmet.look_at_displaced()
-    allocator.unmet.refresh_moved(container.id, changes)
-    decision = structs.replace(allocator.roster.decisions[container.id], changes=changes)
-    allocator.roster.decisions[container.id] = decision
-    return decision
+    return _settled_alone(allocator, container)
 
 
 def adopt(
@@ -85,6 +78,21 @@ def adopt(
         problems=classified.problems,
     )
     return True
+
+
+def _settled_alone(allocator: Allocator, container: Container) -> Decision:
+    """The decision about the one container that was adopted, with what follows for others."""
+    books, unmet = allocator.books, allocator.unmet
+    allocator.heed_rules(container, is_alone=True)
+    changes = books.pinner.changes(container.id)
+    # It may have the last cpu of those who shared it, and are lent others now.
+    unmet.note_moves(changes)
+    unmet.look_at_displaced()
+    unmet.refresh_moved(container.id, changes)
+    unmet.look_at_postponed()
+    decision = replace(allocator.roster.decisions[container.id], changes=changes)
+    allocator.roster.decisions[container.id] = decision
+    return decision
 
 
 def keep(

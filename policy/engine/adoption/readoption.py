@@ -110,10 +110,14 @@ def catch_up(allocator: Allocator, freed: CpuSet) -> None:
     did not before.
     """
     pinner, unmet = allocator.books.pinner, allocator.unmet
-    unmet.note_moves(pinner.catch_up())
+    changes = pinner.catch_up()
+    unmet.note_moves(changes)
+    if changes:
+        # Their rules were heeded beside those who had fewer cpus.
+        allocator.shares.hold_all_back()
     if freed:
         unmet.note_moves(allocator.shares.regain(freed))
-    allocator.refresh_unmet()
+    unmet.refresh_all()
 
 
 def _as_first_seen(container: Container, advice: Advice | None) -> Container:

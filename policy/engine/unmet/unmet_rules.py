@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
 from ...model.container import Container, ContainerId
 from ...model.grant import Grant
 from ...model.last_place import Breach
-from ...model.pinning import Change
+from ...model.pinning import Change, moved_together
 from ...placing.growth import is_outside
 from ...placing.judging.judge import Judge
 from ...placing.judging.judgement import Judgement
@@ -26,6 +27,7 @@ from ...rules.podaffinity.rule_set import RequiredTerm
 from ..decision import Decision, with_unmet
 from ..roster import Roster
 from .concerns import Concerns
+from .lost_rules import LostRules
 
 _EFFORT_MAX: Final = 64
 """Containers are looked at again with so much effort after one event, the others later on."""
@@ -47,6 +49,7 @@ class UnmetRules:
         self._judge = judge
         self._many = RulesOfMany(books)
         self._concerns = Concerns(books.ledger.grants)
+        self.lost = LostRules(books, roster, self._concerns)
         self._moved: set[ContainerId] = set()
         self._displaced: list[ContainerId] = []
         self._shifted: dict[ContainerId, frozenset[str]] = {}
@@ -112,8 +115,9 @@ class UnmetRules:
         """A look at containers, for as long as nobody changes places."""
         return RuleLook(self._books, self._roster.containers, self._roster.classified, self._judge)
 
-    def names(self, container_id: ContainerId, look: RuleLook) -> frozenset[str]:
+    def names(self, container_id: ContainerId, look: RuleLook | None = None) -> frozenset[str]:
         """The rules that do not hold at a container, told or not."""
+        look = look or self.look()
         self.look_at_postponed(look)
         return frozenset(one.name for one in look.broken(container_id))
 
@@ -147,18 +151,24 @@ class UnmetRules:
 
     def note_moves(self, changes: Iterable[Change]) -> None:
         """Containers have left cpus for others, or been lent some, and nobody decided about it."""
+        moves = moved_together(changes)
+        self.lost.note_moves(moves)
+        for one in moves:
+            before, after = one.before, one.after
+            if lent := after.mask & ~before.mask:
+                have_left = bool(before.mask & ~after.mask)
+                self._displaced += [
+                    id_ for id_ in one.ids if have_left or self._is_lent(id_, before, lent)
+                ]
+
+    def _is_lent(self, container_id: ContainerId, before: CpuSet, lent: int) -> bool:
+        """Whether cpus that a container has besides may be beyond what its rules were held to."""
         ledger = self._books.ledger
-        for one in changes:
-            before, after = one.before.cpus, one.after.cpus
-            if before is None or after is None or not (lent := after.mask & ~before.mask):
-                continue
-            grant = ledger.grants[one.container_id]
-            # In a pen it comes to others of its pod, and its rules may be about those.
-            own = 0 if grant.pen else (grant.within or ledger.tree.pools[grant.pool_id].cpus).mask
-            # One that had its own alone shares some again, wherever those are.
-            had_own_alone = before <= grant.exclusive
-            if before.mask & ~after.mask or lent & ~own or had_own_alone:
-                self._displaced.append(one.container_id)
+        grant = ledger.grants[container_id]
+        # In a pen it comes to others of its pod, and its rules may be about those.
+        own = 0 if grant.pen else (grant.within or ledger.tree.pools[grant.pool_id].cpus).mask
+        # One that had its own alone shares some again, wherever those are.
+        return bool(lent & ~own) or before <= grant.exclusive
 
     def note_shifted(self, containers: Iterable[ContainerId]) -> None:
         """Containers are about to get other parts of their pens, or a pen round what they have."""
@@ -236,14 +246,19 @@ class UnmetRules:
         self._concerns.forget(container_id)
         self._many.forget(container_id)
 
-    def refresh(
-        self, gone: ContainerId | None, moved: Iterable[ContainerId], look: RuleLook
+    def follow(
+        self, gone: ContainerId | None, moved: Iterable[ContainerId], changes: Sequence[Change]
     ) -> None:
-        """Forget what holds again without a container that is gone. O(what it stood in the way).
+        """Tell what does not hold, and forget what does, by changes that nobody was told yet.
 
-        `moved`: those that have other cpus for it. `look`: see `look_at_displaced`.
+        `gone`: a container that gave back what it held. `moved`: others that moved by it. O(what
+        that one stood in the way).
         """
-        moved, concerned = {*moved}, self._concerns.ids
+        # What comes free is lent to those as well who have no cpu of their pool.
+        self.note_moves(changes)
+        look = self.look()
+        self.look_at_displaced(look)
+        moved, concerned = {*moved, *[one.container_id for one in changes]}, self._concerns.ids
         if not self._concerns.are_none:
             due = self._concerns.due_by(gone, moved)
             if self._books.standing.has_required_affinity:
@@ -301,10 +316,13 @@ class UnmetRules:
         if postponed is not None and postponed[0] in self._roster.containers:
             due = self._due_by(*postponed)
             self._due.update(self._look_again(due, _EFFORT_WAITED_FOR, look))
+        if self.lost.are_due:
+            self.lost.look(_EFFORT_WAITED_FOR, look or self.look())
 
     def look_at_due(self, look: RuleLook | None = None) -> None:
         """Look again at containers that are still due. `look`: at others, in the same event."""
-        if self._postponed is None and not self._due:
+        self._due.update(dict.fromkeys(self.lost.take_met()))
+        if self._postponed is None and not (self._due or self.lost.are_due):
             # So it is in most events.
             return
         look = look or self.look()
@@ -319,13 +337,19 @@ class UnmetRules:
         see `look_at_due`.
         """
         self.look_at_due(look)
+        if self.lost.are_due:
+            self.lost.look(_EFFORT_MAX, look or self.look())
         found = self._many.next()
         if found is not None:
             self._note_at_owners(self._roster.containers[found[0]], found[1])
-        return found is not None or bool(self._due)
+        return found is not None or bool(self._due) or self.lost.are_due
 
     def refresh_all(self) -> None:
-        """Forget all that holds again. O(containers at which something did not)."""
+        """Tell what does not hold, and forget all that holds again, after what others did.
+
+        O(containers at which something did not hold).
+        """
+        self.look_at_displaced()
         self._due.update(dict.fromkeys(self._concerns.everybody()))
         self.look_at_due()
 

@@ -111,6 +111,12 @@ class PlacementRules(Struct, frozen=True, kw_only=True, dict=True):
         )
 
 
+def is_firm(rule: RequiredTerm | PreferredTerm, rules: PlacementRules) -> bool:
+    """Whether a rule of these keeps newcomers away and never gives way."""
+    gives_way = rules.on_unsatisfiable is OnUnsatisfiable.DEGRADE
+    return not gives_way and isinstance(rule, RequiredTerm) and rule.is_anti
+
+
 def is_lasting(rule: RequiredTerm | PoolRequirement) -> bool:
     """Whether a rule is required during execution."""
     return rule.execution is Execution.REQUIRED

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from ...configuration.config import OnUnsatisfiable
+from ....topology.model.machine import Level
 from ...model.container import Container, ContainerId
 from .rule_set import (
     ALL_COUNT,
@@ -23,6 +23,7 @@ from .rule_set import (
     RequiredTerm,
     SpreadRule,
     Uncounted,
+    is_firm,
 )
 from .term import (
     IndexKey,
@@ -91,6 +92,8 @@ class StandingRules:
         self._wants_others: set[ContainerId] = set()
         self.wants_others: Collection[ContainerId] = self._wants_others
         """Containers that must be with others, also where that does not count for newcomers."""
+        self.near_levels = Counter[Level]()
+        """How many of them there are for each level at which they must."""
         self._spreading: dict[ContainerId, Container] = {}
         # The owners of required spread rules, by namespace: those of one workload are equal.
         self._spread: dict[str, dict[SpreadRule, dict[ContainerId, Container]]] = {}
@@ -130,8 +133,9 @@ class StandingRules:
         self._doubt()
         if rules.are_lasting:
             self._lasting[owner.id] = None
-        if any([not one.is_anti for one in rules.required]):
+        if rules.near_levels:
             self._wants_others.add(owner.id)
+            self.near_levels.update(rules.near_levels)
         for one in rules.spread:
             if one.is_required:
                 self._spreading[owner.id] = owner
@@ -142,18 +146,18 @@ class StandingRules:
         firm: list[StandingRule] = []
         uncounted = begun = 0
         for name in wanted:
-            is_firm = _is_firm(name[0], rules)
+            has_firm = is_firm(name[0], rules)
             group = self._groups.get(name)
-            has_room = not is_firm or self._firm[owner.pod.namespace] + begun < FIRM_MAX
+            has_room = not has_firm or self._firm[owner.pod.namespace] + begun < FIRM_MAX
             if group is None:
-                group = self._begin(name, owner, is_firm=is_firm and has_room)
-            elif is_firm and not group.firm and not has_room:
+                group = self._begin(name, owner, has_firm=has_firm and has_room)
+            elif has_firm and not group.firm and not has_room:
                 group = None
             if group is None:
-                uncounted += is_firm
+                uncounted += has_firm
                 continue
             groups[name] = group
-            if is_firm:
+            if has_firm:
                 firm.append(group)
                 begun += not group.firm
         self._groups_of[owner.id] = tuple(groups.items())
@@ -169,10 +173,10 @@ class StandingRules:
                 group.firm |= bit
         return Uncounted(len(wanted) - len(groups), uncounted)
 
-    def _begin(self, name: _GroupName, owner: Container, *, is_firm: bool) -> StandingRule | None:
+    def _begin(self, name: _GroupName, owner: Container, *, has_firm: bool) -> StandingRule | None:
         """Index the first rule of its kind; None where there was no room for it."""
         sizes = [(key, owner.pod.namespace) for key in name[0].term.index_keys(owner)]
-        if not is_firm and any([self._sizes.get(one, 0) >= LOOKED_AT_MAX for one in sizes]):
+        if not has_firm and any([self._sizes.get(one, 0) >= LOOKED_AT_MAX for one in sizes]):
             return None
         group = self._groups[name] = StandingRule(name[0])
         if _requires_somebody(name[0]):
@@ -197,7 +201,9 @@ class StandingRules:
             return
         self._doubt()
         self._lasting.pop(owner_id, None)
-        self._wants_others.discard(owner_id)
+        if rules.near_levels:
+            self._wants_others.discard(owner_id)
+            self.near_levels -= Counter(rules.near_levels)
         spreading = self._spreading.pop(owner_id, None)
         if spreading is not None:
             self._forget_spread(spreading, rules)
@@ -382,12 +388,6 @@ def _drop(index: _Index, key: _Key, name: _GroupName) -> None:
 
 def _terms(rules: PlacementRules) -> Iterable[_Rule]:
     return (*rules.required, *rules.preferred)
-
-
-def _is_firm(rule: _Rule, rules: PlacementRules) -> bool:
-    """Whether a rule of an owner's keeps newcomers away and never gives way."""
-    gives_way = rules.on_unsatisfiable is OnUnsatisfiable.DEGRADE
-    return not gives_way and isinstance(rule, RequiredTerm) and rule.is_anti
 
 
 def _requires_somebody(rule: _Rule) -> bool:

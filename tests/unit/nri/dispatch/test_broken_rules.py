@@ -10,7 +10,7 @@ from pinfold.nri.dispatch.actuator import Actuator
 from pinfold.nri.dispatch.answer import Answer
 from pinfold.nri.dispatch.broken_rules import BrokenRules
 from pinfold.nri.dispatch.events import Events
-from pinfold.nri.dispatch.newcomer import Newcomer
+from pinfold.nri.dispatch.newcomer import Mention, Newcomer
 from pinfold.nri.dispatch.owner import Owner
 from pinfold.nri.dispatch.pod_updates import resize_pod
 from pinfold.nri.dispatch.report import Decided, Happening, Reconfigured, Synchronized
@@ -18,7 +18,7 @@ from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.model.container import Container, ContainerId, QosClass
 from pinfold.policy.model.kubelet_resources import LinuxResources, linux_resources
 from pinfold.policy.model.move_purpose import MovePurpose
-from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
+from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
 
 
 def _fail(what: str, error: Exception) -> None:
@@ -139,7 +139,7 @@ def test_what_is_told_later_has_the_pool_of_now(node: _Node) -> None:
     assert told.decision.pinning == node.events.policy.pinning(share.id)
 
 
-def sized(cpus: int) -> LinuxResources:
+def sized(cpus: float) -> LinuxResources:
     resources = container_of("any", cpus).resources
     return linux_resources(resources, QosClass.GUARANTEED, None)
 
@@ -235,3 +235,17 @@ def test_a_rule_that_holds_since_all_were_adopted_anew_is_told_when_it_breaks(
     policies.pop()
     rules(driver)
     assert reported == [driver, told, happening, driver, told]
+
+
+def test_an_owner_whose_partner_a_resize_takes_elsewhere_is_told_of(node: _Node) -> None:
+    partner = container_of("partner", 0.5, is_guaranteed=True, annotations=_in_node(1))
+    owner = container_of("owner", 1, near(term("numa", "partner")))
+    node.create(partner, owner)
+    known = Newcomer(container=partner, linux=sized(0.5))
+    node.events.update(Mention(container_id=partner.id, read=lambda: known), sized(2))
+    node.tidy()
+    (told,) = node.unmet()
+    assert told.container.id == owner.id
+    (text,) = told.decision.unmet
+    assert text.startswith("affinity at numa to app=partner")
+    assert told.decision.pinning.cpus == node.events.policy.grants[owner.id].exclusive

@@ -2,10 +2,12 @@
 
 import dataclasses
 import errno
+import json
 import logging
 import threading
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ from pinfold.nri.dispatch.report import Happening
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 from tests.unit.nri.plugin.session_node import eventually
+from tests.unit.policy.engine.ruled_pods import IGNORED
 
 from ...daemon.paper_node import PaperNode, burstable, config, guaranteed
 
@@ -119,6 +122,20 @@ def test_why_a_container_is_where_it_is_outlives_the_daemon(node: KeptNode) -> N
         )
         assert (now.candidates, now.moved) == (was.candidates, was.moved)
         assert (now.pool, now.cpus, now.mems) == (was.pool, was.cpus, was.mems)
+
+
+def test_a_rule_that_holds_since_a_decision_is_not_explained_as_unmet_after_a_restart(
+    node: KeptNode,
+) -> None:
+    terms = [{"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "socket"}]
+    rules = json.dumps({"podAffinity": {IGNORED: terms}})
+    web = burstable("web", 100)
+    node.run(replace(web, annotations={"affinity.pinfold.dev/pod": rules}))
+    assert node.client.explain("web").request["unmet"]
+    node.run(replace(guaranteed("db", 1000), labels={"app": "db"}))
+    assert node.client.explain("web").request["unmet"] == []
+    node.restart()
+    assert node.client.explain("web").request["unmet"] == []
 
 
 def test_two_restarts_later_it_is_still_known(node: KeptNode) -> None:

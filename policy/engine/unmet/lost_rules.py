@@ -1,0 +1,90 @@
+"""Lost rules: required rules that stop holding at containers about which nobody decides."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from ...books.books import Books
+from ...model.container import ContainerId
+from ...model.pinning import MovedTogether
+from ...placing.judging.restriction import Restriction, ids_in_the_way
+from ...placing.judging.rule_look import RuleLook
+from ..decision import with_unmet
+from ..roster import Roster
+from .concerns import Concerns
+from .moved_companions import MovedCompanions
+
+UnmetNames = Callable[[ContainerId], Collection[str]]
+"""The rules that do not hold at a container, with their owners."""
+
+
+class LostRules:
+    """The rules that stop holding as others, or the cpus there are, change; told of their owners.
+
+    A rule that did not hold before, and was told of nobody, goes on untold: it is for those who
+    come.
+    """
+
+    def __init__(self, books: Books, roster: Roster, concerns: Concerns) -> None:
+        """Changes decisions of the roster, and concerns."""
+        self._books = books
+        self._roster = roster
+        self._concerns = concerns
+        self._companions = MovedCompanions(books)
+        self._told: dict[ContainerId, None] = {}
+
+    @property
+    def are_due(self) -> bool:
+        """Whether there are owners to be looked at."""
+        return self._companions.are_parted
+
+    def note_moves(self, moves: Iterable[MovedTogether]) -> None:
+        """Containers have other cpus than before."""
+        self._companions.note_moves(moves)
+
+    def note(self, container_id: ContainerId, before: int) -> None:
+        """A container that ran on these cpus has others by a decision, and is told what it lost."""
+        self._companions.note(container_id, before)
+
+    def take_met(self) -> Collection[ContainerId]:
+        """Owners at which a rule does not hold, and to whom others have come since."""
+        return [one for one in self._companions.take_met() if one in self._concerns.ids]
+
+    def take_told(self) -> Collection[ContainerId]:
+        """Containers of which lost rules were told since this was asked last."""
+        told, self._told = self._told, {}
+        return told
+
+    def look(self, effort_max: int, look: RuleLook) -> None:
+        """Look at owners that others have left, or that grew, until that is so much effort."""
+        enough = look.effort + effort_max
+        while self._companions.are_parted and look.effort < enough:
+            container_id, texts, before = self._companions.pop_parted()
+            if container_id not in self._books.ledger.grants:
+                continue
+            broken, pool_id = look.broken(container_id), self._books.pool_around(container_id)
+            lost = [one for one in broken if one.is_own and one.text in texts]
+            if before is not None:
+                lost += [one for one in broken if not one.is_broken_by(before, pool_id)]
+            self._tell(container_id, lost, look)
+
+    def look_at_all(self, before: UnmetNames, look: RuleLook) -> None:
+        """Look at all owners of rules, whatever changed. O(those).
+
+        `before`: of then; asked of few.
+        """
+        for container_id in self._books.standing.rules:
+            if container_id not in self._books.ledger.grants:
+                continue
+            unmet = self._roster.decisions[container_id].unmet
+            if lost := [one for one in look.broken(container_id) if not one.is_told(unmet)]:
+                known = before(container_id)
+                self._tell(container_id, [one for one in lost if one.name not in known], look)
+
+    def _tell(self, container_id: ContainerId, lost: Sequence[Restriction], look: RuleLook) -> None:
+        """Tell, besides what is told of a container, that these rules do not hold there."""
+        decision = self._roster.decisions[container_id]
+        if lost := [one for one in lost if not one.is_told(decision.unmet)]:
+            self._told[container_id] = None
+            self._concerns.add(container_id, ids_in_the_way(lost))
+            texts = look.near.texts(lost, self._books.reach(container_id))
+            told = with_unmet(decision, tuple(dict.fromkeys((*decision.unmet, *texts))))
+            self._roster.decisions[container_id] = told

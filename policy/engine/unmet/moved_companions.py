@@ -1,0 +1,141 @@
+"""Moved companions: containers with other cpus, and owners of required affinity about them."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+from ....topology.model.machine import Level
+from ....topology.sets.cpuset import lowest_cpu
+from ...books.books import Books
+from ...books.whereabouts import Whereabouts
+from ...configuration.affinity_fields import KubeCompat
+from ...model.container import Container, ContainerId
+from ...model.pinning import MovedTogether
+from ...rules.podaffinity.rule_set import RequiredTerm
+from ...rules.podaffinity.term import Term
+from ...rules.podaffinity.term_selection import instances, select_included
+
+_FEW_DOMAINS: Final = 16
+"""So many domains are looked up one by one in less time than all are looked for together."""
+
+
+class MovedCompanions:
+    """The owners of required affinity whom others have left, or come to, by other cpus.
+
+    Those who begin or end are none of these others: such a rule is for the arrival of its owner.
+    """
+
+    def __init__(self, books: Books) -> None:
+        """Reads the books, never changes them."""
+        self._books = books
+        self._left: dict[ContainerId, set[str]] = {}
+        self._met: dict[ContainerId, None] = {}
+        self._grown: dict[ContainerId, int] = {}
+        """Owners that have come to other domains without a decision, and the cpus they had."""
+
+    def note_moves(self, moves: Iterable[MovedTogether]) -> None:
+        """Containers have other cpus than before."""
+        wants_others = self._books.standing.wants_others
+        for one in moves if wants_others else ():
+            if self._note(one.ids, one.before.mask, one.after.mask):
+                grown = filter(wants_others.__contains__, one.ids)
+                self._grown = {**dict.fromkeys(grown, one.before.mask), **self._grown}
+
+    def note(self, container_id: ContainerId, before: int) -> None:
+        """A container that ran on these cpus may have others."""
+        self._note((container_id,), before, self._books.presence(container_id))
+
+    def _note(self, ids: Collection[ContainerId], before: int, after: int) -> bool:
+        """Note whom some left, and met; whether they came to other domains."""
+        have_come = False
+        for level in self._books.standing.near_levels:
+            # Most that have other cpus are in the same domains.
+            if left := self._missing(level, before, after):
+                here = self._on(left)
+                for term, owners in self._rules(ids, level) if here else ():
+                    among = [owners[one] for one in here if one in owners]
+                    for one in self._alone(among, term, here):
+                        self._left.setdefault(one.id, set()).add(term.text)
+            if come := self._missing(level, after, before):
+                have_come, here = True, self._on(come)
+                for _, owners in self._rules(ids, level) if here else ():
+                    self._met |= dict.fromkeys(filter(owners.__contains__, here))
+        return have_come
+
+    def _missing(self, level: Level, some: int, others: int) -> int:
+        """The domains of a level in which some cpus are, and no others, as a mask of cpus."""
+        domains, found, masks = self._books.domains, 0, self._books.domains.masks(level)
+        if len(masks) <= _FEW_DOMAINS:
+            for domain in masks:
+                if domain & some and not domain & others:
+                    found |= domain
+            return found
+        holders, left = domains.holders(level), some & domains.everything & ~others
+        for _ in range(_FEW_DOMAINS):
+            if not left:
+                return found
+            domain = holders[lowest_cpu(left)]
+            left &= ~domain
+            if not domain & others:
+                found |= domain
+        return domains.covering(level, some) & ~domains.covering(level, others)
+
+    def _on(self, cpus: int) -> Mapping[ContainerId, int]:
+        """The containers that must be with others on some of these cpus, and which of them."""
+        owners = self._books.standing.wants_others
+        reaches = zip(owners, self._books.reaches(owners), strict=True)
+        return {one: mask & cpus for one, mask in reaches if mask & cpus}
+
+    def _rules(
+        self, ids: Iterable[ContainerId], level: Level
+    ) -> Iterator[tuple[Term, Mapping[ContainerId, Container]]]:
+        """Terms of required affinity at a level about some containers, and their owners."""
+        books, seen = self._books, set[tuple[int, int]]()
+        for container_id in ids:
+            if books.pen_around(container_id) is not None:
+                # To others it is in all of its pen.
+                continue
+            container = books.affinity.residents.container(container_id)
+            for one in books.standing.matching(container):
+                rule = one.rule
+                if not isinstance(rule, RequiredTerm) or rule.is_anti:
+                    continue
+                if rule.term.level is level and (id(rule), one.crowd) not in seen:
+                    seen.add((id(rule), one.crowd))
+                    yield rule.term, one.owners
+
+    def _alone(
+        self, owners: Collection[Container], term: Term, left: Mapping[ContainerId, int]
+    ) -> Iterable[Container]:
+        """Owners of a term in a domain where nobody is, by now, that it is about.
+
+        `left`: the cpus on which they run in domains that some have left.
+        """
+        if self._books.config.kube_compat is KubeCompat.STRICT or not owners:
+            # It is about fewer containers where its owner has other terms besides.
+            return owners
+        residents, level = self._books.affinity.residents, term.level
+        every = select_included(residents, next(iter(owners)), term)
+        others = Whereabouts(self._books).cpus_without_each(
+            every, [instances(residents, one) for one in owners]
+        )
+        covering = self._books.domains.covering
+        pairs = zip(owners, others, strict=True)
+        return [one for one, cpus in pairs if left[one.id] & ~covering(level, cpus)]
+
+    @property
+    def are_parted(self) -> bool:
+        """Whether there are owners to be looked at, as they or others have left domains."""
+        return bool(self._left or self._grown)
+
+    def pop_parted(self) -> tuple[ContainerId, Collection[str], int | None]:
+        """An owner whom others have left, and the texts of its rules about these.
+
+        Or one that has come to other domains itself, and the cpus that it had.
+        """
+        owner_id = next(iter(self._left or self._grown))
+        return owner_id, self._left.pop(owner_id, ()), self._grown.pop(owner_id, None)
+
+    def take_met(self) -> Collection[ContainerId]:
+        """The owners to whom others have come since this was asked last."""
+        met, self._met = self._met, {}
+        return met

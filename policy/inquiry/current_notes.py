@@ -1,0 +1,25 @@
+"""Current notes about a container: preferred rules that are not met where everybody is by now."""
+
+from ..engine.engine import Engine
+from ..engine.replacement import is_about_a_move
+from ..engine.snapshot import Snapshot
+from ..model.container import ContainerId
+from .alternatives import CONTAINERS_MAX
+
+
+def current_notes(
+    snapshot: Snapshot, container_id: ContainerId, told: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The notes about a container as of a snapshot; why it was moved is `told` as before.
+
+    What was told stays on nodes with more containers than `CONTAINERS_MAX`, and of who holds
+    nothing. O(containers).
+    """
+    known = snapshot.classified.get(container_id)
+    if container_id not in snapshot.grants or known is None:
+        return told
+    decision, is_large = snapshot.decisions[container_id], len(snapshot.grants) > CONTAINERS_MAX
+    if is_large or not (told or known.placement or decision.weights):
+        return told
+    found = Engine.of(snapshot).note(container_id)
+    return (*filter(is_about_a_move, told), *found)

@@ -1,0 +1,125 @@
+"""Rules ignored during execution that stop holding: told of their owners, whoever moved."""
+
+import pytest
+from msgspec.structs import replace
+
+from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container
+from pinfold.policy.model.grant import Grant
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.policy.engine.ruled_pods import (
+    NODES,
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    near,
+    placed,
+    term,
+)
+from tests.unit.topology.model.offline import without
+
+MACHINE = machine_from_spec(NODES)
+PARTNER = container_of("partner", 1)
+OWNER = container_of("owner", 1, near(term("core", "partner")))
+
+
+def together() -> Engine:
+    """An owner beside its partner in one core."""
+    engine = engine_of(MACHINE)
+    assert [placed(engine, one) for one in (PARTNER, OWNER)] == ["4", "5"]
+    assert not told(engine)
+    return engine
+
+
+def told(engine: Engine, owner: Container = OWNER) -> str:
+    return "; ".join(engine.decisions[owner.id].unmet)
+
+
+def with_cpus(engine: Engine, reserved: str, available: str = "0-15") -> Engine:
+    """The engine under a configuration with other cpus."""
+    cpu = {"reservedResources": reserved, "availableResources": available}
+    values = {key: {"cpu": f"cpuset:{text}"} for key, text in cpu.items()}
+    return engine.reconfigured(config_from_values(values))[0]
+
+
+def without_cpus(engine: Engine, gone: str) -> Engine:
+    return engine.reconfigured(engine.config, without(MACHINE, CpuSet.parse(gone)))[0]
+
+
+def resize(engine: Engine, one: Container, milli: int) -> None:
+    limit = None if one.resources.cpu_limit_milli is None else milli
+    wanted = replace(one.resources, cpu_request_milli=milli, cpu_limit_milli=limit)
+    assert isinstance(engine.update(one.id, wanted).result, Grant)
+    engine.check()
+
+
+def test_whose_partner_loses_its_cpu_as_that_goes_offline_tells_that() -> None:
+    engine = without_cpus(together(), "4")
+    assert [cpus(engine, one) for one in (PARTNER, OWNER)] == ["8", "5"]
+    assert told(engine).startswith("affinity at core to app=partner")
+
+
+@pytest.mark.parametrize(("reserved", "available"), [("4", "0-15"), ("0", "0-3,5-15")])
+def test_whose_partner_loses_its_cpu_by_a_reload_tells_that(reserved: str, available: str) -> None:
+    engine = with_cpus(together(), reserved, available)
+    assert cpus(engine, PARTNER) not in ("4", "5")
+    assert told(engine).startswith("affinity at core to app=partner")
+
+
+def test_a_partner_that_stays_is_told_of_nowhere() -> None:
+    assert not told(without_cpus(together(), "8-9"))
+    assert not told(with_cpus(together(), "1"))
+
+
+@pytest.mark.parametrize("gone", ["8", "6"])
+def test_what_stopped_holding_as_its_partner_ended_goes_on_untold(gone: str) -> None:
+    """Ignored means ignored: a reload by which nobody moves is no reason to tell it."""
+    engine = together()
+    engine.remove(PARTNER.id)
+    assert not told(engine)
+    assert not told(without_cpus(engine, gone))
+    assert not told(with_cpus(engine, "1"))
+
+
+def test_whose_partner_leaves_by_a_resize_tells_that_until_it_is_back() -> None:
+    engine = engine_of("socket:2 core:4 mem:4G")
+    partner = container_of("partner", 0.5, is_guaranteed=True)
+    owner = container_of("owner", 1, near(term("socket", "partner")))
+    filler = container_of("filler", 1, annotations={"pool-name.pinfold.dev/pod": "socket #1"})
+    assert [placed(engine, one) for one in (partner, owner, filler)] == ["4-7", "4", "6"]
+    resize(engine, partner, 3000)
+    assert cpus(engine, partner) == "1-3"
+    assert told(engine, owner).startswith("affinity at socket to app=partner")
+    assert list(engine.lost_rules()) == [owner.id]
+    assert not engine.lost_rules(), "each is told once"
+    resize(engine, partner, 500)
+    assert cpus(engine, partner) == "1-3,5,7"
+    assert not told(engine, owner)
+
+
+def test_who_grows_out_of_the_core_in_which_it_came_to_be_with_another_tells_that() -> None:
+    engine = engine_of("socket:1 core:4 thread:2 mem:4G", "cpuset:0-1")
+    filler, other = container_of("filler", 4), container_of("other", 0)
+    owner = container_of("owner", 0.1, near(term("core", "other")))
+    assert [placed(engine, one) for one in (filler, owner, other)] == ["2-5", "6-7", "6-7"]
+    assert not told(engine, owner)
+    engine.remove(filler.id)
+    assert cpus(engine, owner) == "2-7"
+    assert told(engine, owner).startswith("affinity at core to app=other")
+
+
+def test_who_must_be_apart_from_one_on_reserved_cpus_keeps_off_those_that_a_reload_adds() -> None:
+    engine = engine_of("socket:1 core:4 thread:2 mem:4G")
+    one, other = container_of("one", 1), container_of("other", 1)
+    system = container_of("system", 0.5, namespace="kube-system")
+    alone = container_of("alone", 0.2, apart(term("core", "system", namespaces=["kube-system"])))
+    found = [placed(engine, each) for each in (one, other, system, alone)]
+    assert found == ["1", "2", "0", "3-7"]
+    engine = with_cpus(engine, "0,3", "0-7")
+    assert [cpus(engine, each) for each in (system, alone)] == ["0,3", "4-7"]
+    engine.remove(other.id)
+    engine.check()
+    assert cpus(engine, alone) == "4-7"

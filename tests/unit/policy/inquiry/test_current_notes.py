@@ -1,0 +1,46 @@
+"""Notes about preferred rules as of now, whatever was told when a container came."""
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.inquiry.current_notes import current_notes
+from pinfold.policy.model.container import Container
+from tests.unit.policy.engine.ruled_pods import (
+    container_of,
+    cpus,
+    engine_of,
+    placed,
+    prefer,
+    term,
+)
+from tests.unit.topology.model.offline import without
+
+SPEC = "socket:2 core:2 thread:2 mem:4G"
+PARTNER = container_of("partner", 1)
+OWNER = container_of("owner", 1, prefer(50, term("core", "partner")))
+
+
+def notes(engine: Engine, one: Container, *told: str) -> tuple[str, ...]:
+    return current_notes(engine.snapshot(), one.id, told)
+
+
+def test_a_preference_that_is_not_met_since_a_cpu_went_offline_is_told() -> None:
+    engine = engine_of(SPEC)
+    assert [placed(engine, one) for one in (PARTNER, OWNER)] == ["4", "5"]
+    assert notes(engine, OWNER) == ()
+    partner = engine.grants[PARTNER.id].exclusive
+    engine, _ = engine.reconfigured(engine.config, without(engine.machine, partner))
+    assert cpus(engine, OWNER) == "5"
+    (note,) = notes(engine, OWNER)
+    assert note.endswith("in no core with default/partner/main")
+
+
+def test_a_preference_that_is_met_by_now_is_told_no_more_but_why_it_was_moved_is() -> None:
+    engine = engine_of(SPEC)
+    placed(engine, OWNER)
+    placed(engine, PARTNER)
+    moved = "it was moved to mend something else"
+    assert notes(engine, OWNER, moved, "core: in no core with somebody") == (moved,)
+
+
+def test_of_who_holds_nothing_what_was_told_stays() -> None:
+    engine = engine_of(SPEC)
+    assert notes(engine, OWNER, "as it was") == ("as it was",)
