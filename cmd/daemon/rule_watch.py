@@ -93,8 +93,11 @@ class RuleWatch:
         policy, now = self._plugin.events.policy, self._clock()
         limit = policy.config.during_execution.moves_per_minute
         is_same = policy.config is planned_on.config and policy.grants == planned_on.grants
-        if container_id not in self._due or not is_same:
+        if not is_same or container_id not in self._due or container_id not in policy.grants:
             return
+        if not steps and len(company_of(policy, container_id)) < 2:
+            # Its followers have ended since it was found that it has some.
+            steps = [JointStep(container_id)]
         if len(steps) <= self._budget.left(limit, now):
             self._make(container_id, steps)
 

@@ -244,3 +244,31 @@ def test_who_finds_no_room_together_stays_and_that_is_told(
         node.remove(f"full2{each}")
     node.pass_seconds(60)
     assert node.node_of(main) == node.node_of(side) == 2
+
+
+def test_an_owner_that_ends_before_it_goes_together_with_others_is_forgotten(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = node_with(duringExecution={"gracePeriod": "1s"})
+    main, side = run_pair(node)
+    node.pass_seconds(2 * RULES_SECONDS)
+    assert node.node_of(main) == node.node_of(side) == 1, "it is planned at the next look"
+    node.remove(main)
+    node.pass_seconds(60)
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR] == []
+
+
+def test_an_owner_goes_by_itself_once_its_follower_has_ended(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = node_with(duringExecution={"gracePeriod": "1s"})
+    main = node.run("main", "main", apart="wolf")
+    home = node.node_of(main)
+    side = node.run("side", "side", near="main")
+    node.run("wolf", "wolf", home, **{"on-unsatisfiable": "fail"})
+    node.pass_seconds(2 * RULES_SECONDS)
+    assert node.node_of(main) == node.node_of(side) == home, "it is planned at the next look"
+    node.remove(side)
+    node.pass_seconds(2 * RULES_SECONDS)
+    assert node.node_of(main) != home
+    assert lines(caplog, "degraded") == []
