@@ -108,6 +108,11 @@ class ShiftedShares:
         self._left_by_ended = {}
         self._part_due()
 
+    def part_all(self) -> None:
+        """Keep cpus shared anew for all who want others with them, as many have other cpus."""
+        self._parted |= dict.fromkeys(self._books.standing.wants_others)
+        self._part_due()
+
     def _with_it(self, gone: Container, own: int) -> dict[ContainerId, None]:
         """The owners of rules that want a container with them, near these cpus that it had itself.
 

@@ -9,6 +9,7 @@ from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, ContainerState, Resources
 from pinfold.policy.model.grant import Grant
+from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
     GIB,
@@ -21,6 +22,7 @@ from tests.unit.policy.engine.ruled_pods import (
     reason,
     term,
 )
+from tests.unit.topology.model.offline import without
 
 MACHINE = "socket:2 core:3 thread:2 mem:4G"
 """Cores 0-1, 2-3, 4-5 (NUMA node 0), 6-7, 8-9, 10-11 (NUMA node 1)."""
@@ -152,6 +154,24 @@ def test_nobody_takes_the_last_cpu_that_others_share_beside_an_owner(
     newcomer = container_of("new", 1, annotations={"pool-name.pinfold.dev/pod": "socket #1"})
     assert placed(engine, newcomer) == "8"
     assert (cpus(engine, owner), cpus(engine, friend)) == ("6", "7,9-11")
+
+
+@pytest.mark.parametrize("gone", ["5", "5-7"])
+def test_cpus_that_come_back_beside_an_owner_are_kept_shared_as_before(gone: str) -> None:
+    machine = machine_from_spec("socket:1 core:4 thread:2 mem:4G")
+    engine = engine_of(machine)
+    filler, friend = container_of("filler", 2), container_of("friend")
+    owner = container_of("owner", 1, near(term("core", "friend")), fails=True)
+    assert [placed(engine, one) for one in (filler, friend, owner)] == ["2-3", "1,4-7", "4"]
+    for found in (without(machine, CpuSet.parse(gone)), machine):
+        engine, _ = engine.reconfigured(engine.config, found)
+        assert bool(engine.decisions[owner.id].unmet) == (found is not machine)
+    assert cpus(engine, friend) == "1,5-7"
+    for name in ("one", "two", "three"):
+        placed(engine, container_of(name, 1))
+    assert cpus(engine, friend) == "5"
+    assert not engine.decisions[owner.id].unmet
+    engine.check()
 
 
 FRIEND = container_of("friend", 4, shares=True)
