@@ -201,9 +201,12 @@ class Allocator:
             return structs.replace(last, changes=())
         classified = self.roster.counted_once(container, self.classifier.classify(container))
         if grant.pen is not None:
+            cpus, look = self.books.presence(container.id), self.unmet.look()
             decision = self.pen_resizer.resize(container, classified)
             if isinstance(decision.result, Grant):
-                return self._with_returns(self.conclude(decision))
+                self.conclude(decision, look)
+                self.unmet.note_left(container.id, cpus, look)
+                return self._with_returns(self.roster.decisions[container.id])
             self.unmet.forget_shifted()
             return decision
         look = self.unmet.look()
@@ -272,10 +275,7 @@ class Allocator:
         cpus, after = self.books.presence(container_id), self.unmet.look()
         decision = self.conclude(change(), after)
         self.shares.part(container_id, earlier.result)
-        if cpus & ~self.books.presence(container_id):
-            self.unmet.lost.note(container_id, cpus)
-            self.unmet.note_moved(self.books.ledger.grants[container_id].held_as)
-            self.unmet.refresh_moved(container_id, look=after)
+        self.unmet.note_left(container_id, cpus, after)
         return self.unmet.tell_changed(decision, earlier, broken, after)
 
     def mend(self, container_id: ContainerId) -> None:

@@ -1,6 +1,6 @@
 """Lost rules: required rules that stop holding at containers about which nobody decides."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ...books.books import Books
 from ...model.container import ContainerId
@@ -36,7 +36,7 @@ class LostRules:
         """Whether there are owners to be looked at."""
         return self._companions.are_parted
 
-    def note_moves(self, moves: Iterable[MovedTogether]) -> None:
+    def note_moves(self, moves: Sequence[MovedTogether]) -> None:
         """Containers have other cpus than before."""
         self._companions.note_moves(moves)
 

@@ -1,6 +1,6 @@
 """Moved companions: containers with other cpus, and owners of required affinity about them."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ....topology.model.machine import Level
@@ -32,32 +32,52 @@ class MovedCompanions:
         self._grown: dict[ContainerId, int] = {}
         """Owners that have come to other domains without a decision, and the cpus they had."""
 
-    def note_moves(self, moves: Iterable[MovedTogether]) -> None:
+    def note_moves(self, moves: Sequence[MovedTogether]) -> None:
         """Containers have other cpus than before."""
         wants_others = self._books.standing.wants_others
-        for one in moves if wants_others else ():
+        if not wants_others:
+            return
+        for one in moves:
             if self._note(one.ids, one.before.mask, one.after.mask):
                 grown = filter(wants_others.__contains__, one.ids)
                 self._grown = {**dict.fromkeys(grown, one.before.mask), **self._grown}
+        for pen_id, (before, after) in self._moved_pens(moves).items():
+            self._note(self._books.ledger.members(pen_id), before, after, is_pen=True)
 
     def note(self, container_id: ContainerId, before: int) -> None:
         """A container that ran on these cpus may have others."""
-        self._note((container_id,), before, self._books.presence(container_id))
+        pen_id, after = self._books.pen_around(container_id), self._books.presence(container_id)
+        ids = (container_id,) if pen_id is None else self._books.ledger.members(pen_id)
+        self._note(ids, before, after, is_pen=pen_id is not None)
 
-    def _note(self, ids: Collection[ContainerId], before: int, after: int) -> bool:
-        """Note whom some left, and met; whether they came to other domains."""
+    def _moved_pens(self, moves: Iterable[MovedTogether]) -> Mapping[ContainerId, tuple[int, int]]:
+        """The cpus that pens had by those in them that have others by now, and have by these."""
+        found: dict[ContainerId, tuple[int, int]] = {}
+        for one in moves if self._books.ledger.pens else ():
+            for pen_id in filter(None, map(self._books.pen_around, one.ids)):
+                before, after = found.get(pen_id, (0, 0))
+                found[pen_id] = before | one.before.mask, after | one.after.mask
+        return found
+
+    def _note(
+        self, ids: Collection[ContainerId], before: int, after: int, *, is_pen: bool = False
+    ) -> bool:
+        """Note whom some left, and met; whether they came to other domains.
+
+        `is_pen`: they are all of a pen, as which they are in all of it to others.
+        """
         have_come = False
         for level in self._books.standing.near_levels:
             # Most that have other cpus are in the same domains.
             if left := self._missing(level, before, after):
                 here = self._on(left)
-                for term, owners in self._rules(ids, level) if here else ():
+                for term, owners in self._rules(ids, level, is_pen=is_pen) if here else ():
                     among = [owners[one] for one in here if one in owners]
                     for one in self._alone(among, term, here):
                         self._left.setdefault(one.id, set()).add(term.text)
             if come := self._missing(level, after, before):
                 have_come, here = True, self._on(come)
-                for _, owners in self._rules(ids, level) if here else ():
+                for _, owners in self._rules(ids, level, is_pen=is_pen) if here else ():
                     self._met |= dict.fromkeys(filter(owners.__contains__, here))
         return have_come
 
@@ -86,13 +106,16 @@ class MovedCompanions:
         return {one: mask & cpus for one, mask in reaches if mask & cpus}
 
     def _rules(
-        self, ids: Iterable[ContainerId], level: Level
+        self, ids: Collection[ContainerId], level: Level, *, is_pen: bool
     ) -> Iterator[tuple[Term, Mapping[ContainerId, Container]]]:
-        """Terms of required affinity at a level about some containers, and their owners."""
+        """Terms of required affinity at a level about some containers, and their owners.
+
+        `is_pen`: of these those outside the pen that they are. Else those are left out who are in
+        one: to others they are in all of it.
+        """
         books, seen = self._books, set[tuple[int, int]]()
         for container_id in ids:
-            if books.pen_around(container_id) is not None:
-                # To others it is in all of its pen.
+            if not is_pen and books.pen_around(container_id) is not None:
                 continue
             container = books.affinity.residents.container(container_id)
             for one in books.standing.matching(container):
@@ -101,7 +124,10 @@ class MovedCompanions:
                     continue
                 if rule.term.level is level and (id(rule), one.crowd) not in seen:
                     seen.add((id(rule), one.crowd))
-                    yield rule.term, one.owners
+                    owners = one.owners
+                    if is_pen:
+                        owners = {key: some for key, some in owners.items() if key not in ids}
+                    yield rule.term, owners
 
     def _alone(
         self, owners: Collection[Container], term: Term, left: Mapping[ContainerId, int]

@@ -273,6 +273,13 @@ class UnmetRules:
         if self._concerns.ids:
             self._moved.update(self._books.ledger.members(container_id) or (container_id,))
 
+    def note_left(self, container_id: ContainerId, before: int, look: RuleLook) -> None:
+        """Tell whom a container that ran on these cpus has left; see `refresh_moved`."""
+        if before & ~self._books.presence(container_id):
+            self.lost.note(container_id, before)
+            self.note_moved(self._books.ledger.grants[container_id].held_as)
+            self.refresh_moved(container_id, look=look)
+
     def refresh_moved(
         self,
         newest: ContainerId,

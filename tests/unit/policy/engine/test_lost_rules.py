@@ -111,6 +111,22 @@ def test_who_grows_out_of_the_core_in_which_it_came_to_be_with_another_tells_tha
     assert told(engine, owner).startswith("affinity at core to app=other")
 
 
+@pytest.mark.parametrize("app", ["large", "small"])
+def test_whose_partner_leaves_with_its_group_tells_that(app: str) -> None:
+    """Of two that share their cpus one asks for fewer: whichever the owner wants with it."""
+    engine = engine_of("socket:1 core:4 thread:2 mem:4G")
+    group = {"group.pinfold.dev/pod": "front"}
+    large = container_of("large", 3, annotations=group)
+    small = container_of("small", 1, annotations=group)
+    owner = container_of("owner", 1, near(term("core", app)))
+    assert [placed(engine, one) for one in (large, small, owner)] == ["1-3", "1-4", "5"]
+    assert not told(engine, owner)
+    resize(engine, large, 1000)
+    assert [cpus(engine, one) for one in (large, small, owner)] == ["2-3", "2-3", "5"]
+    assert told(engine, owner).startswith(f"affinity at core to app={app}")
+    assert list(engine.lost_rules()) == [owner.id]
+
+
 def test_who_must_be_apart_from_one_on_reserved_cpus_keeps_off_those_that_a_reload_adds() -> None:
     engine = engine_of("socket:1 core:4 thread:2 mem:4G")
     one, other = container_of("one", 1), container_of("other", 1)
