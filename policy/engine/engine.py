@@ -169,12 +169,10 @@ class Engine:
         self._replace(container)
         return adopt_alone(self._allocator, container)
 
-    def note(self, container_id: ContainerId) -> tuple[str, ...]:
-        """Keep notes about a placement with its decision, and return them.
-
-        For when nobody waits for the policy. Unknown ids have none.
-        """
-        return note_placement(container_id, self._allocator.roster, self._allocator.books)
+    def note(self, container_id: ContainerId, *, is_anew: bool = False) -> tuple[str, ...]:
+        """Notes about a placement, which are kept with its decision. For when nobody waits."""
+        roster, books = self._allocator.roster, self._allocator.books
+        return note_placement(container_id, roster, books, is_anew=is_anew)
 
     def compact(self, container_id: ContainerId) -> bool:
         """Keep a decision's lineup packed soon, and file its container where rules find it.

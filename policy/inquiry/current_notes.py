@@ -18,8 +18,10 @@ def current_notes(
     known = snapshot.classified.get(container_id)
     if container_id not in snapshot.grants or known is None:
         return told
-    decision, is_large = snapshot.decisions[container_id], len(snapshot.grants) > CONTAINERS_MAX
-    if is_large or not (told or known.placement or decision.weights):
+    weights = snapshot.decisions[container_id].weights
+    has_some = told or known.placement or known.rules or weights
+    if not has_some or len(snapshot.grants) > CONTAINERS_MAX:
         return told
-    found = Engine.of(snapshot).note(container_id)
+    # Which weights drew it is forgotten after a while, and by a restart.
+    found = Engine.of(snapshot).note(container_id, is_anew=True)
     return (*filter(is_about_a_move, told), *found)

@@ -26,8 +26,13 @@ _LOOKED_AT_MAX: Final = 256
 """So many containers are looked at for the weights."""
 
 
-def note_placement(container_id: ContainerId, roster: Roster, books: Books) -> tuple[str, ...]:
-    """The notes about a container, kept with its decision. Unknown ids have none."""
+def note_placement(
+    container_id: ContainerId, roster: Roster, books: Books, *, is_anew: bool = False
+) -> tuple[str, ...]:
+    """The notes about a container, kept with its decision. Unknown ids have none.
+
+    `is_anew`: what draws it to others is that of now, and not what did as it was placed.
+    """
     decision, known = roster.decisions.get(container_id), roster.classified.get(container_id)
     if decision is None or known is None:
         return ()
@@ -35,11 +40,13 @@ def note_placement(container_id: ContainerId, roster: Roster, books: Books) -> t
     notes: tuple[str, ...] = ()
     if grant is not None and level is not None:
         notes = (books.idle.note(grant, level),)
-    container = roster.containers[container_id]
+    container, weights = roster.containers[container_id], decision.weights
+    if is_anew:
+        weights = books.affinity.affinities(container, known.rules).weights
     if decision.unmet or isinstance(decision.result, Refusal):
         notes += _counted_together(container, books)
-    if known.placement or decision.weights:
-        notes += placement_notes(container, known.placement, decision.weights, books)
+    if known.placement or weights:
+        notes += placement_notes(container, known.placement, weights, books)
     if not notes:
         return ()
     roster.decisions[container_id] = replace(decision, notes=notes)

@@ -1,6 +1,9 @@
 """Notes about preferred rules as of now, whatever was told when a container came."""
 
+import pytest
+
 from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.roster import PACKED_TOGETHER
 from pinfold.policy.inquiry.current_notes import current_notes
 from pinfold.policy.model.container import Container
 from tests.unit.policy.engine.ruled_pods import (
@@ -39,6 +42,29 @@ def test_a_preference_that_is_met_by_now_is_told_no_more_but_why_it_was_moved_is
     placed(engine, PARTNER)
     moved = "it was moved to mend something else"
     assert notes(engine, OWNER, moved, "core: in no core with somebody") == (moved,)
+
+
+@pytest.mark.parametrize("happens", ["a reload", "many come"])
+def test_by_which_weights_a_container_was_placed_may_be_forgotten(happens: str) -> None:
+    """Decisions are kept in fewer bytes after a while; older engines' have none."""
+    engine = engine_of("socket:2 core:4 mem:4G")
+    rule = "{scope: {operator: AlwaysTrue}, match: {key: name, operator: Exists}, weight: 5}"
+    drawn = {"pinfold.dev/affinity": f"main: [{rule}]", "pool-name.pinfold.dev/pod": "socket #1"}
+    friend = container_of("friend", 1, annotations={"pool-name.pinfold.dev/pod": "socket #0"})
+    owner = container_of("owner", 1, annotations=drawn)
+    assert [placed(engine, one) for one in (friend, owner)] == ["1", "4"]
+    note = "affinity: in no one pool with default/friend/main"
+    assert engine.note(owner.id) == notes(engine, owner, note) == (note,)
+    if happens == "a reload":
+        engine, _ = engine.reconfigured(engine.config)
+    for number in range(2 * PACKED_TOGETHER if happens == "many come" else 0):
+        engine.compact(owner.id)
+        passing = container_of(f"passing{number}")
+        placed(engine, passing)
+        engine.compact(passing.id)
+        engine.remove(passing.id)
+    assert not engine.decisions[owner.id].weights
+    assert notes(engine, owner, note) == (note,)
 
 
 def test_of_who_holds_nothing_what_was_told_stays() -> None:
