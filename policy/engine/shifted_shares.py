@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import CpuSet
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant, Refusal
@@ -90,11 +90,17 @@ class ShiftedShares:
             self.widen_due(forgotten=gone)
 
     def part(self, container_id: ContainerId, had: Grant | Refusal) -> None:
-        """Keep cpus shared for those who want one with them that has left all its own cpus."""
-        left = self._books.ledger.grants[container_id].exclusive
-        if isinstance(had, Grant) and had.exclusive and left.isdisjoint(had.exclusive):
+        """Keep cpus shared for those who want one with them that has left all its own cpus.
+
+        And none any more for the sake of one that shares none by now.
+        """
+        if not isinstance(had, Grant):
+            return
+        now = self._books.ledger.grants[container_id]
+        own = had.exclusive if now.exclusive.isdisjoint(had.exclusive) else NO_CPUS
+        if own or (had.has_shared_part and not now.has_shared_part):
             container = self._roster.containers[container_id]
-            self._parted |= self._with_it(container, had.exclusive.mask)
+            self._parted |= self._with_it(container, own.mask)
             # What is kept for itself was just worked out.
             self._parted.pop(container_id, None)
             self._part_due()

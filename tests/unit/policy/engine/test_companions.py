@@ -174,6 +174,20 @@ def test_cpus_that_come_back_beside_an_owner_are_kept_shared_as_before(gone: str
     engine.check()
 
 
+def test_no_cpus_are_kept_shared_for_one_that_has_some_for_itself_instead() -> None:
+    engine = engine_of(MACHINE)
+    friend = container_of("friend", 0.5, is_guaranteed=True)
+    owner = container_of("owner", 1, near(term("socket", "friend")))
+    assert [placed(engine, one) for one in (friend, owner)] == ["6-11", "10"]
+    assert engine.grants[owner.id].beside
+    assert isinstance(engine.update(friend.id, _whole(2)).result, Grant)
+    assert cpus(engine, friend) == "6-7"
+    assert engine.grants[owner.id].beside == ()
+    newcomer = container_of("new", 3, annotations={"pool-name.pinfold.dev/pod": "socket #1"})
+    assert placed(engine, newcomer) == "8-9,11"
+    engine.check()
+
+
 FRIEND = container_of("friend", 4, shares=True)
 """Without a limit it spreads over a socket of two NUMA nodes."""
 APART_FROM_IT = apart(term("core", "friend"))
