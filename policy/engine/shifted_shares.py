@@ -51,8 +51,9 @@ class ShiftedShares:
         """Containers that may be given more, in this order."""
         self._beside_others: dict[ContainerId, None] = {}
         """And those that may be as soon as they are beside nobody whom they must not be with."""
-        self._parted: dict[ContainerId, None] = {}
-        """Containers that want one with them that is gone, or has no cpus of its own any more."""
+        self._parted: dict[ContainerId, bool] = {}
+        """Containers that want one with them that is gone, or has no cpus of its own any more; and
+        whether more cpus may be kept shared for them by that."""
         self._left_by_ended: dict[ContainerId, None] = {}
         """Owners of rules that want one with them that is about to be forgotten."""
 
@@ -78,7 +79,8 @@ class ShiftedShares:
     def end(self, gone: ContainerId) -> None:
         """Widen what a forgotten container leaves room for, if it ever had a place."""
         if (known := self._roster.containers.get(gone)) is not None:
-            self._left_by_ended = self._with_it(known, self._own_cpus(gone))
+            # Nothing more is kept by it: a refusal that names it counts on the cpus that it leaves.
+            self._left_by_ended = self._with_it(known, 0)
         if not self._due and not self._books.ledger.narrowed.ids:
             return
         decision = self._roster.decisions.get(gone)
@@ -100,23 +102,24 @@ class ShiftedShares:
         own = had.exclusive if now.exclusive.isdisjoint(had.exclusive) else NO_CPUS
         if own or (had.has_shared_part and not now.has_shared_part):
             container = self._roster.containers[container_id]
-            self._parted |= self._with_it(container, own.mask)
+            self._parted |= dict.fromkeys(self._with_it(container, own.mask), True)
             # What is kept for itself was just worked out.
             self._parted.pop(container_id, None)
             self._part_due()
 
     def part_ended(self) -> None:
-        """Keep cpus shared for those who wanted one with them that is forgotten; none for its sake.
+        """Keep no more cpus shared than needed for those who wanted one that is forgotten.
 
         Once others have cpus that it leaves: they may be with these by that.
         """
-        self._parted |= self._left_by_ended
+        for one in self._left_by_ended:
+            self._parted.setdefault(one, False)
         self._left_by_ended = {}
         self._part_due()
 
     def part_all(self) -> None:
         """Keep cpus shared anew for all who want others with them, as many have other cpus."""
-        self._parted |= dict.fromkeys(self._books.standing.wants_others)
+        self._parted |= dict.fromkeys(self._books.standing.wants_others, True)
         self._part_due()
 
     def _with_it(self, gone: Container, own: int) -> dict[ContainerId, None]:
@@ -129,22 +132,11 @@ class ShiftedShares:
         for one in books.standing.matching(gone):
             if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
                 owners = [owner for owner in one.owners if owner in ledger.grants]
-                here = books.domains.covering(one.rule.term.level, own)
-                places = zip(owners, books.reaches(owners), strict=True)
-                near = [owner for owner, cpus in places if cpus & here]
-                found |= dict.fromkeys(near)
+                if here := books.domains.covering(one.rule.term.level, own) if own else 0:
+                    places = zip(owners, books.reaches(owners), strict=True)
+                    found |= dict.fromkeys(owner for owner, cpus in places if cpus & here)
                 found |= dict.fromkeys(some for some in owners if ledger.counted(some).beside)
         return found
-
-    def _own_cpus(self, gone: ContainerId) -> int:
-        """A mask of the cpus that a container, or its pen, has for itself, or had as it ended."""
-        ledger = self._books.ledger
-        if gone in ledger.grants:
-            return ledger.counted(gone).exclusive.mask
-        if gone not in self._roster.classified:
-            return 0
-        last = self._roster.remembered_place(self._roster.containers[gone])
-        return 0 if last is None else (last.pen or last.grant).exclusive.mask
 
     def _part_due(self) -> None:
         """Look at as many of those who were parted as an event may, and first at the oldest."""
@@ -152,15 +144,15 @@ class ShiftedShares:
         scenes: dict[ContainerId | None, Scene] = {}
         while self._parted and effort < REGROWTH_EFFORT_MAX:
             owner_id = next(iter(self._parted))
-            del self._parted[owner_id]
-            if owner_id not in ledger.grants:
+            gains = self._parted.pop(owner_id)
+            held = ledger.counted(owner_id) if owner_id in ledger.grants else None
+            if held is None or not (gains or held.beside):
                 continue
-            held = ledger.counted(owner_id)
             members = tuple(ledger.members(held.container_id)) or (owner_id,)
             judgements = self._judgements(members, scenes)
             effort += _EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
             cpus = reduce(int.__or__, map(self._books.reach, members))
-            beside = _still_beside(held, cpus, judgements)
+            beside = _still_beside(held, cpus, judgements, gains=gains)
             if beside != held.beside:
                 ledger.repool(replace(held, beside=beside))
 
@@ -337,7 +329,7 @@ class ShiftedShares:
         if advice.beside:
             ledger.repool(_with_beside(held, advice.beside))
             # Whoever they are for may be gone since, or have ended.
-            self._parted[container_id] = None
+            self._parted[container_id] = False
         return True
 
     def hold_all_back(self) -> None:
@@ -370,10 +362,15 @@ class ShiftedShares:
             ledger.repool(other)
 
 
-def _still_beside(held: Grant, cpus: int, judgements: Sequence[Judgement]) -> tuple[CpuSet, ...]:
-    """Shared cpus of companions without which a container, or a pen, would be alone by now."""
-    own = held.exclusive.mask
-    needed = dict.fromkeys(some for one in judgements for some in one.beside(cpus, own))
+def _still_beside(
+    held: Grant, cpus: int, judgements: Sequence[Judgement], *, gains: bool
+) -> tuple[CpuSet, ...]:
+    """Shared cpus of companions without which a container, or a pen, would be alone by now.
+
+    `gains`: also such as were not kept so far.
+    """
+    own, among = held.exclusive.mask, judgements if gains else ()
+    needed = dict.fromkeys(some for one in among for some in one.beside(cpus, own))
     # Beside one with cpus of its own, too: that one may leave before them.
     shared = [one.shared for found in judgements for one in found.companions]
     kept = [one for one in held.beside if any(map(one.mask.__and__, shared))]

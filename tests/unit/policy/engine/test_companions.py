@@ -511,24 +511,7 @@ def test_whose_companion_went_first_keeps_no_cpus_for_it_longer_than_others_for_
     assert keeping("second") == 0
 
 
-def _gone(engine: Engine, whole: Container) -> None:
-    engine.remove(whole.id)
-
-
-def _ended_before(engine: Engine, whole: Container) -> None:
-    engine.stop(whole.id)
-    engine.remove(whole.id)
-
-
-def _smaller(engine: Engine, whole: Container) -> None:
-    """It shares cpus by then, wherever these are."""
-    engine.update(whole.id, Resources(cpu_request_milli=200, cpu_limit_milli=200))
-
-
-@pytest.mark.parametrize("leave", [_gone, _ended_before, _smaller])
-def test_cpus_stay_shared_beside_an_owner_that_a_companion_with_its_own_has_left(
-    leave: Callable[[Engine, Container], None],
-) -> None:
+def test_cpus_stay_shared_beside_an_owner_when_a_companion_with_its_own_shares_some() -> None:
     """As long as that one was there, nobody else had to be."""
     engine = engine_of("socket:1 numa:2 core:4 mem:4G")
     wide, here = ({"pool-name.pinfold.dev/pod": name} for name in ("root", "NUMA node #1"))
@@ -538,7 +521,8 @@ def test_cpus_stay_shared_beside_an_owner_that_a_companion_with_its_own_has_left
     owner = container_of("owner", 1, near(term("numa", "friend")), annotations=here)
     placed(engine, owner)
     assert engine.grants[owner.id].beside == ()
-    leave(engine, whole)
+    # It shares cpus by then, wherever these are.
+    engine.update(whole.id, Resources(cpu_request_milli=200, cpu_limit_milli=200))
     engine.check()
     assert engine.grants[owner.id].beside
     while isinstance(engine.create(container_of(f"own-{len(engine.grants)}", 1)).result, Grant):
