@@ -80,7 +80,7 @@ class ShiftedShares:
         """Widen what a forgotten container leaves room for, if it ever had a place."""
         if (known := self._roster.containers.get(gone)) is not None:
             # Nothing more is kept by it: a refusal that names it counts on the cpus that it leaves.
-            self._left_by_ended = self._with_it(known, 0)
+            self._left_by_ended = self._with_it(known)
         if not self._due and not self._books.ledger.narrowed.ids:
             return
         decision = self._roster.decisions.get(gone)
@@ -122,10 +122,10 @@ class ShiftedShares:
         self._parted |= dict.fromkeys(self._books.standing.wants_others, True)
         self._part_due()
 
-    def _with_it(self, gone: Container, own: int) -> dict[ContainerId, None]:
-        """The owners of rules that want a container with them, near these cpus that it had itself.
+    def _with_it(self, gone: Container, own: int = 0) -> dict[ContainerId, None]:
+        """The owners of rules that want a container with them, for whom cpus are kept shared.
 
-        And those for whom cpus are kept shared, wherever: it may be for its sake.
+        It may be for its sake, wherever they are. And those near the cpus that it had for `own`.
         """
         books, found = self._books, dict[ContainerId, None]()
         ledger = books.ledger
