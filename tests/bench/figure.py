@@ -77,11 +77,11 @@ _BUDGETS: Final = {
     "affinity-patterns": "cpu 20",
     "affinity-symmetric": "p99 5",
     "affinity-hostile": "cpu 20",
-    "discovery-256": "150",
-    "discovery-4096": "1500",
+    "discovery-256": "100",
+    "discovery-4096": "1000",
     "synchronize-1000": "300",
     "hostile-annotations": "20",
-    "create-container-added": "p50 1.5",
+    "create-container-added": "p50 1",
     "rebalance-large": "10000",
 }
 """In ms; docs/design.md."""
