@@ -1,15 +1,14 @@
 """Shares that shift: containers that others' places narrow, and what they get back."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import reduce
 from typing import Final
 
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import NO_CPUS, CpuSet
+from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId
-from ..model.grant import Grant, Refusal
+from ..model.grant import Grant
 from ..model.pinning import Change
 from ..model.request import CpuType
 from ..placing.growth import held_back, kept_where_lent
@@ -32,6 +31,7 @@ from ..placing.restart import RESTARTED
 from ..rules.podaffinity.rule_set import RequiredTerm
 from .advice import Advice
 from .roster import Roster
+from .unmet.parted_owners import PartedOwners
 
 _EFFORT_OF_ONE: Final = 8
 """Beside one for each rule that is read."""
@@ -51,11 +51,7 @@ class ShiftedShares:
         """Containers that may be given more, in this order."""
         self._beside_others: dict[ContainerId, None] = {}
         """And those that may be as soon as they are beside nobody whom they must not be with."""
-        self._parted: dict[ContainerId, bool] = {}
-        """Containers that want one with them that is gone, or has no cpus of its own any more; and
-        whether more cpus may be kept shared for them by that."""
-        self._left_by_ended: dict[ContainerId, None] = {}
-        """Owners of rules that want one with them that is about to be forgotten."""
+        self.parted = PartedOwners(books, roster)
 
     def widen(self, gone: ContainerId) -> None:
         """Give containers that were narrowed for another, which is gone, what rules leave now.
@@ -80,7 +76,7 @@ class ShiftedShares:
         """Widen what a forgotten container leaves room for, if it ever had a place."""
         if (known := self._roster.containers.get(gone)) is not None:
             # Nothing more is kept by it: a refusal that names it counts on the cpus that it leaves.
-            self._left_by_ended = self._with_it(known)
+            self.parted.expect_end(known)
         if not self._due and not self._books.ledger.narrowed.ids:
             return
         decision = self._roster.decisions.get(gone)
@@ -90,71 +86,6 @@ class ShiftedShares:
         self._call_up()
         if gone not in self._books.ledger.grants:
             self.widen_due(forgotten=gone)
-
-    def part(self, container_id: ContainerId, had: Grant | Refusal) -> None:
-        """Keep cpus shared for those who want one with them that has left all its own cpus.
-
-        And none any more for the sake of one that shares none by now.
-        """
-        if not isinstance(had, Grant):
-            return
-        now = self._books.ledger.grants[container_id]
-        own = had.exclusive if now.exclusive.isdisjoint(had.exclusive) else NO_CPUS
-        if own or (had.has_shared_part and not now.has_shared_part):
-            container = self._roster.containers[container_id]
-            self._parted |= dict.fromkeys(self._with_it(container, own.mask), True)
-            # What is kept for itself was just worked out.
-            self._parted.pop(container_id, None)
-            self._part_due()
-
-    def part_ended(self) -> None:
-        """Keep no more cpus shared than needed for those who wanted one that is forgotten.
-
-        Once others have cpus that it leaves: they may be with these by that.
-        """
-        for one in self._left_by_ended:
-            self._parted.setdefault(one, False)
-        self._left_by_ended = {}
-        self._part_due()
-
-    def part_all(self) -> None:
-        """Keep cpus shared anew for all who want others with them, as many have other cpus."""
-        self._parted |= dict.fromkeys(self._books.standing.wants_others, True)
-        self._part_due()
-
-    def _with_it(self, gone: Container, own: int = 0) -> dict[ContainerId, None]:
-        """The owners of rules that want a container with them, for whom cpus are kept shared.
-
-        It may be for its sake, wherever they are. And those near the cpus that it had for `own`.
-        """
-        books, found = self._books, dict[ContainerId, None]()
-        ledger = books.ledger
-        for one in books.standing.matching(gone):
-            if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
-                owners = [owner for owner in one.owners if owner in ledger.grants]
-                if here := books.domains.covering(one.rule.term.level, own) if own else 0:
-                    places = zip(owners, books.reaches(owners), strict=True)
-                    found |= dict.fromkeys(owner for owner, cpus in places if cpus & here)
-                found |= dict.fromkeys(some for some in owners if ledger.counted(some).beside)
-        return found
-
-    def _part_due(self) -> None:
-        """Look at as many of those who were parted as an event may, and first at the oldest."""
-        ledger, effort = self._books.ledger, 0
-        scenes: dict[ContainerId | None, Scene] = {}
-        while self._parted and effort < REGROWTH_EFFORT_MAX:
-            owner_id = next(iter(self._parted))
-            gains = self._parted.pop(owner_id)
-            held = ledger.counted(owner_id) if owner_id in ledger.grants else None
-            if held is None or not (gains or held.beside):
-                continue
-            members = tuple(ledger.members(held.container_id)) or (owner_id,)
-            judgements = self._judgements(members, scenes)
-            effort += _EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
-            cpus = reduce(int.__or__, map(self._books.reach, members))
-            beside = _still_beside(held, cpus, judgements, gains=gains)
-            if beside != held.beside:
-                ledger.repool(replace(held, beside=beside))
 
     def widen_later(self, placement: Placement) -> None:
         """Give a container that is back narrowed what rules leave, if who it made way for is not.
@@ -232,7 +163,7 @@ class ShiftedShares:
 
         `free`: those that would make way again. `forgotten`: one that has ended for good.
         """
-        self._part_due()
+        self.parted.look()
         ledger, effort = self._books.ledger, 0
         gone = [one.id for one in self._roster.ended() if one.id != forgotten]
         # The same for all who are due: those that are widened narrow nobody's rules.
@@ -329,7 +260,7 @@ class ShiftedShares:
         if advice.beside:
             ledger.repool(_with_beside(held, advice.beside))
             # Whoever they are for may be gone since, or have ended.
-            self._parted[container_id] = False
+            self.parted.note(container_id)
         return True
 
     def hold_all_back(self) -> None:
@@ -360,22 +291,6 @@ class ShiftedShares:
             grant = held
         for other in held_back(judgement, grant, cpus, self._books, ()):
             ledger.repool(other)
-
-
-def _still_beside(
-    held: Grant, cpus: int, judgements: Sequence[Judgement], *, gains: bool
-) -> tuple[CpuSet, ...]:
-    """Shared cpus of companions without which a container, or a pen, would be alone by now.
-
-    `gains`: also such as were not kept so far.
-    """
-    own, among = held.exclusive.mask, judgements if gains else ()
-    needed = dict.fromkeys(some for one in among for some in one.beside(cpus, own))
-    # Beside one with cpus of its own, too: that one may leave before them.
-    shared = [one.shared for found in judgements for one in found.companions]
-    kept = [one for one in held.beside if any(map(one.mask.__and__, shared))]
-    kept = [one for one in kept if all(map(one.isdisjoint, needed))]
-    return (*kept, *needed)
 
 
 def _with_beside(grant: Grant, more: Sequence[CpuSet]) -> Grant:
