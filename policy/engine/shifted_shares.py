@@ -1,6 +1,7 @@
 """Shares that shift: containers that others' places narrow, and what they get back."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
@@ -35,6 +36,10 @@ from .unmet.parted_owners import PartedOwners
 
 _EFFORT_OF_ONE: Final = 8
 """Beside one for each rule that is read."""
+_EFFORT_OF_TELLING: Final = 2
+"""Whether one would make way again."""
+_TOLD_TOGETHER: Final = 16
+"""So many are asked about at once: the same rules may require many of them."""
 
 _Waiting = Sequence[tuple[Container, RequiredTerm]]
 
@@ -59,18 +64,13 @@ class ShiftedShares:
         Those that were for a pen later, see `end`: who restarts is to find the pen's cpus again.
         And those that could not make way once more.
         """
-        free: list[ContainerId] = []
         if self._books.ledger.narrowed.ids:
             last = self._roster.remembered_place(self._roster.containers[gone])
             if last is None or last.pen is None:
-                found = dict.fromkeys(self._narrowed_for(gone))
-                may = may_make_way(found, self._books)
-                waiting = self._roster.affinity_of_ended() if may else ()
-                free = [one for one in may if not self._is_awaited(one, waiting)]
-                self._due.update(dict.fromkeys(free))
+                self._due.update(dict.fromkeys(self._narrowed_for(gone)))
         self._call_up()
         if self._due:
-            self.widen_due(free)
+            self.widen_due()
 
     def end(self, gone: ContainerId) -> None:
         """Widen what a forgotten container leaves room for, if it ever had a place."""
@@ -124,13 +124,14 @@ class ShiftedShares:
             rule.term.includes(owner, containers[one]) for owner, rule in waiting for one in members
         )
 
-    def _is_kept(self, held_as: ContainerId, ended: Iterable[KeptAway]) -> bool:
-        """Whether one is narrow for another that has ended, and would not make way once more."""
-        # Most are narrow for nobody who has: of the others it takes long to tell.
-        if not any(one.is_narrowed(held_as) for one in ended):
-            return False
-        is_free = may_make_way((held_as,), self._books)
-        return not is_free or self._is_awaited(held_as, self._roster.affinity_of_ended())
+    def _would_make_way(self, held: Iterable[ContainerId]) -> Mapping[ContainerId, bool]:
+        """Whether each of some would make way once more for one that has ended and is back."""
+        ledger = self._books.ledger
+        some = [one for one in held if one in ledger.grants or one in ledger.pens]
+        may = may_make_way(some, self._books)
+        waiting = self._roster.affinity_of_ended() if may else ()
+        free = {one for one in may if not self._is_awaited(one, waiting)}
+        return {one: one in free for one in some}
 
     def _narrowed_for(self, gone: ContainerId) -> Iterator[ContainerId]:
         """Narrowed containers, and pens, that rules keep from the domains of one that is gone."""
@@ -156,15 +157,14 @@ class ShiftedShares:
         shared = standing_cpus(held, self._books.ledger) if held.has_shared_part else 0
         return held.exclusive.mask | shared
 
-    def widen_due(
-        self, free: Sequence[ContainerId] = (), forgotten: ContainerId | None = None
-    ) -> None:
+    def widen_due(self, forgotten: ContainerId | None = None) -> None:
         """Give some of those that were narrowed for others, who are gone, what rules leave now.
 
-        `free`: those that would make way again. `forgotten`: one that has ended for good.
+        But for those that could not make way again. `forgotten`: one that has ended for good.
         """
-        self.parted.look()
-        ledger, effort = self._books.ledger, 0
+        ledger = self._books.ledger
+        # One effort for both: where both are many neither waits for all of the others.
+        effort = self.parted.look(REGROWTH_EFFORT_MAX // (2 if self._due else 1))
         gone = [one.id for one in self._roster.ended() if one.id != forgotten]
         # The same for all who are due: those that are widened narrow nobody's rules.
         ended: list[KeptAway] = []
@@ -174,6 +174,7 @@ class ShiftedShares:
             ended = list(filter(None, [self._kept_away(one, among) for one in gone]))
         scenes: dict[ContainerId | None, Scene] = {}
         before: dict[ContainerId, Grant] = {}
+        told: dict[ContainerId, bool] = {}
         while self._due and effort < REGROWTH_EFFORT_MAX:
             held_as = next(iter(self._due))
             del self._due[held_as]
@@ -184,8 +185,14 @@ class ShiftedShares:
                 self._beside_others[held_as] = None
                 continue
             members = tuple(ledger.members(held_as)) or (held_as,)
-            if ended and held_as not in free and self._is_kept(held_as, ended):
-                continue
+            # Most are narrow for nobody who has ended: of the others it takes long to tell.
+            if any([one.is_narrowed(held_as) for one in ended]):
+                if held_as not in told:
+                    some = [held_as, *islice(self._due, _TOLD_TOGETHER - 1)]
+                    effort += _EFFORT_OF_TELLING * len(some)
+                    told |= self._would_make_way(some)
+                if not told[held_as]:
+                    continue
             judgements = self._judgements(members, scenes)
             effort += _EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
             if self._widen(grant, members, judgements, before=before):

@@ -96,6 +96,49 @@ def _kept_for(engine: Engine) -> int:
     return sum([bool(one.beside) for one in engine.grants.values()])
 
 
+def test_who_gets_cpus_back_and_for_whom_they_were_kept_share_the_effort_of_an_event() -> None:
+    alone, beside_others = (_given_back_by_a_departure(owners) for owners in (0, 40))
+    assert 0 < beside_others < alone < 40
+
+
+def _given_back_by_a_departure(owners: int) -> int:
+    """To how many more is given, where so many owners were parted from their friend just before."""
+    engine = engine_of("socket:2 numa:2 core:60 mem:4G")
+    rules = {**apart(term("numa", "shop")), **_WIDE}
+    webs = [container_of(f"web{number}", 0.01, rules, app="web") for number in range(40)]
+    friend, shop = container_of("friend", 0.1), container_of("shop", 0.1)
+    some = [container_of(f"owner{number}", 1, _WITH_FRIEND) for number in range(owners)]
+    for one in (*webs, shop, friend, *some):
+        placed(engine, one)
+    assert all(engine.grants[one.id].within is not None for one in webs)
+    assert _kept_for(engine) == owners
+    engine.remove(friend.id)
+    kept, before = _kept_for(engine), dict(engine.grants)
+    engine.remove(shop.id)
+    assert _kept_for(engine) < kept or not owners
+    return sum(engine.grants[one.id] != before[one.id] for one in webs)
+
+
+def test_who_would_make_way_again_is_asked_for_a_few_at_a_time() -> None:
+    few, many = (_calls_of_an_end(webs) for webs in (100, 200))
+    assert many < few + 100 * 10
+
+
+def _calls_of_an_end(webs: int) -> int:
+    """Of one that may be back, for which so many made way who would not do so again."""
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G")
+    rules = {**apart(term("numa", "shop")), **_WIDE}
+    for number in range(webs):
+        placed(engine, container_of(f"web{number}", 0.001, rules, app="web"))
+    shop = container_of("shop", 0.1)
+    assert len(engine.create(shop).changes) == webs
+    placed(engine, container_of("fan", 0.01, near(term("numa", "web"))))
+    before = dict(engine.grants)
+    calls = count_calls(lambda: engine.stop(shop.id))
+    assert all(engine.grants[one] is before[one] for one in engine.grants)
+    return calls
+
+
 def test_whom_one_must_be_with_is_read_without_what_others_want() -> None:
     few, many = (_calls_of_parting_amid(others) for others in (2, 42))
     assert many < few + 40 * 5
