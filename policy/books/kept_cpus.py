@@ -15,7 +15,7 @@ _CPU_MILLI: Final = 1000
 _LOOKS_MAX: Final = 8192
 """After so many cpus and sets were looked at for who moves on, in answer to one question, nobody
 does: more cpus are kept."""
-_EFFORT_MAX: Final = 8 * _LOOKS_MAX
+_EFFORT_MAX: Final = 4 * _LOOKS_MAX
 """And after so many in answer to all questions of one event."""
 _NEWCOMER: Final = -1
 

@@ -62,6 +62,13 @@ class NarrowedShares:
         other._changes = dict(self._changes)
         return other
 
+    def clear(self) -> None:
+        """Forget all grants: one by one each of the many sets of each would be looked up."""
+        self._shares, self._beside, self._by_pool, self._asking = {}, {}, {}, {}
+        self._sums, self._uses, self._inside, self._changes = {}, {}, {}, {}
+        self._near, self._picks = {}, {}
+        self._total_milli, self._are_others, self._owed = 0, True, 0
+
     def without(self, grant: Grant) -> "NarrowedShares":
         """A copy without one of them."""
         if grant.container_id not in self._shares:

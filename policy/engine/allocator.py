@@ -274,7 +274,7 @@ class Allocator:
         earlier, broken = self.roster.decisions[container_id], self.unmet.names(container_id, look)
         cpus, after = self.books.presence(container_id), self.unmet.look()
         decision = self.conclude(change(), after)
-        self.shares.part(container_id, earlier.result)
+        self.shares.parted.part(container_id, earlier.result)
         self.unmet.note_left(container_id, cpus, after)
         return self.unmet.tell_changed(decision, earlier, broken, after)
 
@@ -330,7 +330,7 @@ class Allocator:
         self.shares.end(container_id)
         changes = self.release(container_id)
         self.forget(container_id)
-        self.shares.part_ended()
+        self.shares.parted.part_ended()
         return changes
 
     def return_home(self, left_by: ContainerId | None) -> tuple[Change, ...]:

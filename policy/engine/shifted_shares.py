@@ -1,15 +1,15 @@
 """Shares that shift: containers that others' places narrow, and what they get back."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import NO_CPUS, CpuSet
+from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId
-from ..model.grant import Grant, Refusal
+from ..model.grant import Grant
 from ..model.pinning import Change
 from ..model.request import CpuType
 from ..placing.growth import held_back, kept_where_lent
@@ -32,9 +32,14 @@ from ..placing.restart import RESTARTED
 from ..rules.podaffinity.rule_set import RequiredTerm
 from .advice import Advice
 from .roster import Roster
+from .unmet.parted_owners import PartedOwners
 
 _EFFORT_OF_ONE: Final = 8
 """Beside one for each rule that is read."""
+_EFFORT_OF_TELLING: Final = 2
+"""Whether one would make way again."""
+_TOLD_TOGETHER: Final = 16
+"""So many are asked about at once: the same rules may require many of them."""
 
 _Waiting = Sequence[tuple[Container, RequiredTerm]]
 
@@ -51,11 +56,7 @@ class ShiftedShares:
         """Containers that may be given more, in this order."""
         self._beside_others: dict[ContainerId, None] = {}
         """And those that may be as soon as they are beside nobody whom they must not be with."""
-        self._parted: dict[ContainerId, bool] = {}
-        """Containers that want one with them that is gone, or has no cpus of its own any more; and
-        whether more cpus may be kept shared for them by that."""
-        self._left_by_ended: dict[ContainerId, None] = {}
-        """Owners of rules that want one with them that is about to be forgotten."""
+        self.parted = PartedOwners(books, roster)
 
     def widen(self, gone: ContainerId) -> None:
         """Give containers that were narrowed for another, which is gone, what rules leave now.
@@ -63,24 +64,19 @@ class ShiftedShares:
         Those that were for a pen later, see `end`: who restarts is to find the pen's cpus again.
         And those that could not make way once more.
         """
-        free: list[ContainerId] = []
         if self._books.ledger.narrowed.ids:
             last = self._roster.remembered_place(self._roster.containers[gone])
             if last is None or last.pen is None:
-                found = dict.fromkeys(self._narrowed_for(gone))
-                may = may_make_way(found, self._books)
-                waiting = self._roster.affinity_of_ended() if may else ()
-                free = [one for one in may if not self._is_awaited(one, waiting)]
-                self._due.update(dict.fromkeys(free))
+                self._due.update(dict.fromkeys(self._narrowed_for(gone)))
         self._call_up()
         if self._due:
-            self.widen_due(free)
+            self.widen_due()
 
     def end(self, gone: ContainerId) -> None:
         """Widen what a forgotten container leaves room for, if it ever had a place."""
         if (known := self._roster.containers.get(gone)) is not None:
             # Nothing more is kept by it: a refusal that names it counts on the cpus that it leaves.
-            self._left_by_ended = self._with_it(known)
+            self.parted.expect_end(known)
         if not self._due and not self._books.ledger.narrowed.ids:
             return
         decision = self._roster.decisions.get(gone)
@@ -90,71 +86,6 @@ class ShiftedShares:
         self._call_up()
         if gone not in self._books.ledger.grants:
             self.widen_due(forgotten=gone)
-
-    def part(self, container_id: ContainerId, had: Grant | Refusal) -> None:
-        """Keep cpus shared for those who want one with them that has left all its own cpus.
-
-        And none any more for the sake of one that shares none by now.
-        """
-        if not isinstance(had, Grant):
-            return
-        now = self._books.ledger.grants[container_id]
-        own = had.exclusive if now.exclusive.isdisjoint(had.exclusive) else NO_CPUS
-        if own or (had.has_shared_part and not now.has_shared_part):
-            container = self._roster.containers[container_id]
-            self._parted |= dict.fromkeys(self._with_it(container, own.mask), True)
-            # What is kept for itself was just worked out.
-            self._parted.pop(container_id, None)
-            self._part_due()
-
-    def part_ended(self) -> None:
-        """Keep no more cpus shared than needed for those who wanted one that is forgotten.
-
-        Once others have cpus that it leaves: they may be with these by that.
-        """
-        for one in self._left_by_ended:
-            self._parted.setdefault(one, False)
-        self._left_by_ended = {}
-        self._part_due()
-
-    def part_all(self) -> None:
-        """Keep cpus shared anew for all who want others with them, as many have other cpus."""
-        self._parted |= dict.fromkeys(self._books.standing.wants_others, True)
-        self._part_due()
-
-    def _with_it(self, gone: Container, own: int = 0) -> dict[ContainerId, None]:
-        """The owners of rules that want a container with them, for whom cpus are kept shared.
-
-        It may be for its sake, wherever they are. And those near the cpus that it had for `own`.
-        """
-        books, found = self._books, dict[ContainerId, None]()
-        ledger = books.ledger
-        for one in books.standing.matching(gone):
-            if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
-                owners = [owner for owner in one.owners if owner in ledger.grants]
-                if here := books.domains.covering(one.rule.term.level, own) if own else 0:
-                    places = zip(owners, books.reaches(owners), strict=True)
-                    found |= dict.fromkeys(owner for owner, cpus in places if cpus & here)
-                found |= dict.fromkeys(some for some in owners if ledger.counted(some).beside)
-        return found
-
-    def _part_due(self) -> None:
-        """Look at as many of those who were parted as an event may, and first at the oldest."""
-        ledger, effort = self._books.ledger, 0
-        scenes: dict[ContainerId | None, Scene] = {}
-        while self._parted and effort < REGROWTH_EFFORT_MAX:
-            owner_id = next(iter(self._parted))
-            gains = self._parted.pop(owner_id)
-            held = ledger.counted(owner_id) if owner_id in ledger.grants else None
-            if held is None or not (gains or held.beside):
-                continue
-            members = tuple(ledger.members(held.container_id)) or (owner_id,)
-            judgements = self._judgements(members, scenes)
-            effort += _EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
-            cpus = reduce(int.__or__, map(self._books.reach, members))
-            beside = _still_beside(held, cpus, judgements, gains=gains)
-            if beside != held.beside:
-                ledger.repool(replace(held, beside=beside))
 
     def widen_later(self, placement: Placement) -> None:
         """Give a container that is back narrowed what rules leave, if who it made way for is not.
@@ -193,13 +124,14 @@ class ShiftedShares:
             rule.term.includes(owner, containers[one]) for owner, rule in waiting for one in members
         )
 
-    def _is_kept(self, held_as: ContainerId, ended: Iterable[KeptAway]) -> bool:
-        """Whether one is narrow for another that has ended, and would not make way once more."""
-        # Most are narrow for nobody who has: of the others it takes long to tell.
-        if not any(one.is_narrowed(held_as) for one in ended):
-            return False
-        is_free = may_make_way((held_as,), self._books)
-        return not is_free or self._is_awaited(held_as, self._roster.affinity_of_ended())
+    def _would_make_way(self, held: Iterable[ContainerId]) -> Mapping[ContainerId, bool]:
+        """Whether each of some would make way once more for one that has ended and is back."""
+        ledger = self._books.ledger
+        some = [one for one in held if one in ledger.grants or one in ledger.pens]
+        may = may_make_way(some, self._books)
+        waiting = self._roster.affinity_of_ended() if may else ()
+        free = {one for one in may if not self._is_awaited(one, waiting)}
+        return {one: one in free for one in some}
 
     def _narrowed_for(self, gone: ContainerId) -> Iterator[ContainerId]:
         """Narrowed containers, and pens, that rules keep from the domains of one that is gone."""
@@ -225,15 +157,14 @@ class ShiftedShares:
         shared = standing_cpus(held, self._books.ledger) if held.has_shared_part else 0
         return held.exclusive.mask | shared
 
-    def widen_due(
-        self, free: Sequence[ContainerId] = (), forgotten: ContainerId | None = None
-    ) -> None:
+    def widen_due(self, forgotten: ContainerId | None = None) -> None:
         """Give some of those that were narrowed for others, who are gone, what rules leave now.
 
-        `free`: those that would make way again. `forgotten`: one that has ended for good.
+        But for those that could not make way again. `forgotten`: one that has ended for good.
         """
-        self._part_due()
-        ledger, effort = self._books.ledger, 0
+        ledger = self._books.ledger
+        # One effort for both: where both are many neither waits for all of the others.
+        effort = self.parted.look(REGROWTH_EFFORT_MAX // (2 if self._due else 1))
         gone = [one.id for one in self._roster.ended() if one.id != forgotten]
         # The same for all who are due: those that are widened narrow nobody's rules.
         ended: list[KeptAway] = []
@@ -243,6 +174,7 @@ class ShiftedShares:
             ended = list(filter(None, [self._kept_away(one, among) for one in gone]))
         scenes: dict[ContainerId | None, Scene] = {}
         before: dict[ContainerId, Grant] = {}
+        told: dict[ContainerId, bool] = {}
         while self._due and effort < REGROWTH_EFFORT_MAX:
             held_as = next(iter(self._due))
             del self._due[held_as]
@@ -253,8 +185,14 @@ class ShiftedShares:
                 self._beside_others[held_as] = None
                 continue
             members = tuple(ledger.members(held_as)) or (held_as,)
-            if ended and held_as not in free and self._is_kept(held_as, ended):
-                continue
+            # Most are narrow for nobody who has ended: of the others it takes long to tell.
+            if any([one.is_narrowed(held_as) for one in ended]):
+                if held_as not in told:
+                    some = [held_as, *islice(self._due, _TOLD_TOGETHER - 1)]
+                    effort += _EFFORT_OF_TELLING * len(some)
+                    told |= self._would_make_way(some)
+                if not told[held_as]:
+                    continue
             judgements = self._judgements(members, scenes)
             effort += _EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
             if self._widen(grant, members, judgements, before=before):
@@ -329,7 +267,7 @@ class ShiftedShares:
         if advice.beside:
             ledger.repool(_with_beside(held, advice.beside))
             # Whoever they are for may be gone since, or have ended.
-            self._parted[container_id] = False
+            self.parted.note(container_id)
         return True
 
     def hold_all_back(self) -> None:
@@ -360,22 +298,6 @@ class ShiftedShares:
             grant = held
         for other in held_back(judgement, grant, cpus, self._books, ()):
             ledger.repool(other)
-
-
-def _still_beside(
-    held: Grant, cpus: int, judgements: Sequence[Judgement], *, gains: bool
-) -> tuple[CpuSet, ...]:
-    """Shared cpus of companions without which a container, or a pen, would be alone by now.
-
-    `gains`: also such as were not kept so far.
-    """
-    own, among = held.exclusive.mask, judgements if gains else ()
-    needed = dict.fromkeys(some for one in among for some in one.beside(cpus, own))
-    # Beside one with cpus of its own, too: that one may leave before them.
-    shared = [one.shared for found in judgements for one in found.companions]
-    kept = [one for one in held.beside if any(map(one.mask.__and__, shared))]
-    kept = [one for one in kept if all(map(one.isdisjoint, needed))]
-    return (*kept, *needed)
 
 
 def _with_beside(grant: Grant, more: Sequence[CpuSet]) -> Grant:

@@ -117,7 +117,7 @@ def catch_up(allocator: Allocator, freed: CpuSet) -> None:
         allocator.shares.hold_all_back()
     if freed:
         unmet.note_moves(allocator.shares.regain(freed))
-    allocator.shares.part_all()
+    allocator.shares.parted.part_all()
     unmet.refresh_all()
 
 

@@ -1,6 +1,7 @@
 """Moved companions: containers with other cpus, and owners of required affinity about them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, reduce
 from typing import Final
 
 from ....topology.model.machine import Level
@@ -10,7 +11,6 @@ from ...books.whereabouts import Whereabouts
 from ...configuration.affinity_fields import KubeCompat
 from ...model.container import Container, ContainerId
 from ...model.pinning import MovedTogether
-from ...rules.podaffinity.rule_set import RequiredTerm
 from ...rules.podaffinity.term import Term
 from ...rules.podaffinity.term_selection import instances, select_included
 
@@ -37,18 +37,19 @@ class MovedCompanions:
         wants_others = self._books.standing.wants_others
         if not wants_others:
             return
+        near = _NearOwners(self._books)
         for one in moves:
-            if self._note(one.ids, one.before.mask, one.after.mask):
+            if self._note(one.ids, one.before.mask, one.after.mask, near):
                 grown = filter(wants_others.__contains__, one.ids)
                 self._grown = {**dict.fromkeys(grown, one.before.mask), **self._grown}
         for pen_id, (before, after) in self._moved_pens(moves).items():
-            self._note(self._books.ledger.members(pen_id), before, after, is_pen=True)
+            self._note(self._books.ledger.members(pen_id), before, after, near, is_pen=True)
 
     def note(self, container_id: ContainerId, before: int) -> None:
         """A container that ran on these cpus may have others."""
         pen_id, after = self._books.pen_around(container_id), self._books.presence(container_id)
         ids = (container_id,) if pen_id is None else self._books.ledger.members(pen_id)
-        self._note(ids, before, after, is_pen=pen_id is not None)
+        self._note(ids, before, after, _NearOwners(self._books), is_pen=pen_id is not None)
 
     def _moved_pens(self, moves: Iterable[MovedTogether]) -> Mapping[ContainerId, tuple[int, int]]:
         """The cpus that pens had by those in them that have others by now, and have by these."""
@@ -60,7 +61,13 @@ class MovedCompanions:
         return found
 
     def _note(
-        self, ids: Collection[ContainerId], before: int, after: int, *, is_pen: bool = False
+        self,
+        ids: Collection[ContainerId],
+        before: int,
+        after: int,
+        near: "_NearOwners",
+        *,
+        is_pen: bool = False,
     ) -> bool:
         """Note whom some left, and met; whether they came to other domains.
 
@@ -70,14 +77,14 @@ class MovedCompanions:
         for level in self._books.standing.near_levels:
             # Most that have other cpus are in the same domains.
             if left := self._missing(level, before, after):
-                here = self._on(left)
-                for term, owners in self._rules(ids, level, is_pen=is_pen) if here else ():
+                here = near.on(left)
+                for term, owners in self._rules(ids, level, here, is_pen=is_pen) if here else ():
                     among = [owners[one] for one in here if one in owners]
                     for one in self._alone(among, term, here):
                         self._left.setdefault(one.id, set()).add(term.text)
             if come := self._missing(level, after, before):
-                have_come, here = True, self._on(come)
-                for _, owners in self._rules(ids, level, is_pen=is_pen) if here else ():
+                have_come, here = True, near.on(come)
+                for _, owners in self._rules(ids, level, here, is_pen=is_pen) if here else ():
                     self._met |= dict.fromkeys(filter(owners.__contains__, here))
         return have_come
 
@@ -99,35 +106,44 @@ class MovedCompanions:
                 found |= domain
         return domains.covering(level, some) & ~domains.covering(level, others)
 
-    def _on(self, cpus: int) -> Mapping[ContainerId, int]:
-        """The containers that must be with others on some of these cpus, and which of them."""
-        owners = self._books.standing.wants_others
-        reaches = zip(owners, self._books.reaches(owners), strict=True)
-        return {one: mask & cpus for one, mask in reaches if mask & cpus}
-
     def _rules(
-        self, ids: Collection[ContainerId], level: Level, *, is_pen: bool
+        self,
+        ids: Collection[ContainerId],
+        level: Level,
+        near: Collection[ContainerId],
+        *,
+        is_pen: bool,
     ) -> Iterator[tuple[Term, Mapping[ContainerId, Container]]]:
         """Terms of required affinity at a level about some containers, and their owners.
 
-        `is_pen`: of these those outside the pen that they are. Else those are left out who are in
-        one: to others they are in all of it.
+        `near`: among these. `is_pen`: of these those outside the pen that they are. Else those are
+        left out who are in one: to others they are in all of it.
         """
-        books, seen = self._books, set[tuple[int, int]]()
-        for container_id in ids:
-            if not is_pen and books.pen_around(container_id) is not None:
+        books = self._books
+        standing, residents = books.standing, books.affinity.residents
+        some = ids if is_pen else [one for one in ids if books.pen_around(one) is None]
+        containers, crowd = [residents.container(one) for one in some], standing.crowd(near)
+        asked = reduce(int.__or__, map(residents.place, some), 0)
+        # Hundreds may have moved; those with whom rules are near are few as a rule.
+        for one in standing.requiring(containers) if asked else ():
+            if not one.crowd & crowd or one.rule.term.level is not level:
                 continue
-            container = books.affinity.residents.container(container_id)
-            for one in books.standing.matching(container):
-                rule = one.rule
-                if not isinstance(rule, RequiredTerm) or rule.is_anti:
-                    continue
-                if rule.term.level is level and (id(rule), one.crowd) not in seen:
-                    seen.add((id(rule), one.crowd))
-                    owners = one.owners
-                    if is_pen:
-                        owners = {key: some for key, some in owners.items() if key not in ids}
-                    yield rule.term, owners
+            about = asked & select_included(
+                residents, next(iter(one.owners.values())), one.rule.term
+            )
+            if not about:
+                continue
+            owners: Mapping[ContainerId, Container] = one.owners
+            if is_pen:
+                owners = {key: owner for key, owner in owners.items() if key not in ids}
+            first = next(iter(residents.containers(about)))
+            itself = instances(residents, first)
+            if not about & ~itself:
+                # Nobody must be with itself.
+                owners = {
+                    key: owner for key, owner in owners.items() if not residents.place(key) & itself
+                }
+            yield one.rule.term, owners
 
     def _alone(
         self, owners: Collection[Container], term: Term, left: Mapping[ContainerId, int]
@@ -165,3 +181,28 @@ class MovedCompanions:
         """The owners to whom others have come since this was asked last."""
         met, self._met = self._met, {}
         return met
+
+
+class _NearOwners:
+    """The owners of required affinity near some cpus, while nobody changes places.
+
+    Many that move leave the same domains, as others get the cpus that they shared.
+    """
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._known: dict[int, Mapping[ContainerId, int]] = {}
+
+    def on(self, cpus: int) -> Mapping[ContainerId, int]:
+        """The owners on some of these cpus, and which of them."""
+        found = self._known.get(cpus)
+        if found is None:
+            found = self._known[cpus] = {
+                one: mask & cpus for one, mask in self._reaches if mask & cpus
+            }
+        return found
+
+    @cached_property
+    def _reaches(self) -> Sequence[tuple[ContainerId, int]]:
+        owners = self._books.standing.wants_others
+        return list(zip(owners, self._books.reaches(owners), strict=True))

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ....topology.model.machine import Level
 from ....topology.sets.cpuset import CpuSet
+from ...books.company import Company, beside
 from ...model.container import Container, ContainerId
 from ...pools.domains import Domains
 from ...rules.podaffinity.standing_rules import StandingRule
@@ -271,19 +272,8 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
 
     def beside(self, cpus: int, exclusive: int) -> tuple[CpuSet, ...]:
         """Shared cpus of companions without which the newcomer would be alone, by domain."""
-        found: dict[CpuSet, None] = {}
-        for one in self.companions:
-            for domain in self._shared_domains(one, cpus):
-                if here := one.shared & domain & ~exclusive:
-                    found[CpuSet(here)] = None
-        return tuple(found)
-
-    def _shared_domains(self, one: Companions, cpus: int) -> Iterator[int]:
-        """Domains of these cpus in which companions have shared cpus, and none of their own."""
-        domains, level = self.domains, one.level
-        here = domains.indexes(level, one.shared) & ~domains.indexes(level, one.own)
-        for index in bits(here & domains.indexes(level, cpus)):
-            yield domains.members(level, index)
+        company = [Company(one.level, one.own, one.shared) for one in self.companions]
+        return beside(company, self.domains, cpus, exclusive)
 
     def blockers(self) -> tuple[Container, ...]:
         """The containers because of which a rule that insists keeps the newcomer from some cpus."""

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import reduce
 from typing import Final, TypedDict, Unpack
 
 from msgspec import Struct, field
@@ -10,6 +9,7 @@ from msgspec import Struct, field
 from ....topology.model.machine import Level
 from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
+from ...books.company import affinity_of
 from ...books.whereabouts import Whereabouts
 from ...configuration.affinity_fields import KubeCompat
 from ...configuration.config import Config, OnUnsatisfiable
@@ -135,15 +135,11 @@ class RuleReading(Struct):
         )
 
     def _read_affinity(self) -> None:
-        rules = [one for one in self.rules.required if not one.is_anti]
-        if not rules:
-            return
-        places = [self._select(one.term) for one in rules]
+        affinity = affinity_of(self.container, self.rules, self.books)
+        rules = [rule for rule, _ in affinity]
+        # Kubernetes' code waives all terms or none.
         is_strict = self.config.kube_compat is KubeCompat.STRICT
-        if is_strict:
-            # Kubernetes' code counts a pod only if it matches all terms, and waives all or none.
-            places = [reduce(int.__and__, places)] * len(rules)
-        for rule, selected in zip(rules, places, strict=True):
+        for rule, selected in affinity:
             matches = self.whereabouts.placed(selected)
             waivers = tuple([one.term for one in rules]) if is_strict else (rule.term,)
             if matches:

@@ -20,6 +20,8 @@ def unruled(books: Books) -> Books:
     """Books to ask, never to change, in which no rule keeps anybody anywhere. O(pools + grants)."""
     found = copy(books)
     found.standing, found.ledger = StandingRules(), books.ledger.copy()
+    # None of them is narrowed any more, or needs others on certain cpus.
+    found.ledger.narrowed.clear()
     for grant in _narrowed(books):
         found.ledger.repool(replace(grant, within=None, beside=()))
     return found

@@ -50,3 +50,23 @@ def test_pools_with_too_few_cpus_are_passed_over_where_the_fewest_rules_break() 
         assert decision.unmet
         looks.append(modules.count("pinfold.policy.placing.openings.part_ranks"))
     assert looks[1] <= looks[0], looks
+
+
+def test_what_there_was_without_rules_is_asked_with_no_look_at_each_core_that_they_keep() -> None:
+    few, many = (_calls_of_a_refusal(cores) for cores in (20, 80))
+    assert many < few + 60
+
+
+def _calls_of_a_refusal(cores: int) -> int:
+    """Of one for whom there are too few, as owners need a cpu shared in each of so many cores."""
+    engine = engine_of(f"numa:1 core:{cores} thread:2 mem:64G")
+    placed(engine, container_of("friend", 0.1))
+    owners = [container_of(f"it{n}", 2.5, near(term("core", "friend"))) for n in range(10)]
+    for one in owners:
+        placed(engine, one)
+        assert len(engine.grants[one.id].beside) == cores
+    told: list[Decision] = []
+    newcomer = container_of("newcomer", 2 * cores - 20)
+    modules = called_modules(lambda: told.append(engine.create(newcomer)))
+    assert isinstance(told[0].result, Refusal)
+    return len(modules)
