@@ -77,7 +77,7 @@ def moved(plan: RebalancePlan) -> list[str]:
 
 def carried_out(engine: Engine, plan: RebalancePlan) -> None:
     for move in plan.moves:
-        decision = engine.move(move.container.id, move.pool_id, move.purpose)
+        decision = move.make(engine)
         assert isinstance(decision.result, Grant), decision.result
         assert decision.decided_by == move.purpose.value
         engine.check()
