@@ -42,17 +42,25 @@ MakeStep = Callable[[Engine, JointStep], Decision]
 """Makes a step on an engine that tries it out."""
 
 
+Others = Callable[[ContainerId, Collection[ContainerId]], Collection[ContainerId]]
+"""Finds who has to go with a container, by that one and those who go with it in any case."""
+
+
 def company_of(
-    engine: Engine, owner_id: ContainerId, *, only_lasting: bool = True
+    engine: Engine, owner_id: ContainerId, others: Others | None = None
 ) -> tuple[ContainerId, ...]:
     """An owner, its followers, and theirs, nearest first; one by itself where they are too many.
 
-    `only_lasting`: those alone that follow by rules required during execution.
+    `others`: who goes with one, in place of those that follow by rules required during execution.
     """
     found = {owner_id: None}
     waiting = [owner_id]
     while waiting and len(found) <= COMPANY_MAX:
-        more = engine.followers(waiting.pop(0), only_lasting=only_lasting)
+        member = waiting.pop(0)
+        if others is None:
+            more: Collection[ContainerId] = engine.followers(member, only_lasting=True)
+        else:
+            more = others(member, found)
         further = [one for one in more if one not in found]
         found.update(dict.fromkeys(further))
         waiting += further

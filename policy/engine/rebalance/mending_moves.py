@@ -1,6 +1,6 @@
 """Moves that mend, made on an engine that tries them out: of one container, or of a company."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ...model.container import ContainerId
@@ -9,9 +9,10 @@ from ...model.move_purpose import MovePurpose
 from ..asked_move import AskedMove
 from ..decision import Decision, rule_names
 from ..engine import Engine
-from ..joint_replacement import JointStep, company_of, make_move, ways_together
+from ..joint_replacement import JointStep, make_move, ways_together
 from ..replacement import leaves_others_alone
 from ..snapshot import Snapshot
+from .companies import Companies
 from .placement_score import PlacementObjective
 from .route import RouteStep
 from .unmet_names import unmet_after, unmet_names
@@ -26,12 +27,12 @@ class MendingMoves:
     """Moves of containers for rules that do not hold, with what they gain, mend and break."""
 
     def __init__(
-        self, snapshot: Snapshot, objective: PlacementObjective, movable: Collection[ContainerId]
+        self, snapshot: Snapshot, objective: PlacementObjective, movable: Sequence[ContainerId]
     ) -> None:
-        """`movable`: the containers that may be moved for it."""
+        """`movable`: the containers that may be moved for it, in the order of their paths."""
         self._snapshot = snapshot
         self._objective = objective
-        self._movable = frozenset(movable)
+        self._companies = Companies(snapshot, movable)
         self.tries_left = 0
         """So many moves are tried yet of containers that go together."""
 
@@ -56,7 +57,12 @@ class MendingMoves:
             return trial, (made,)
         if self.tries_left <= 0 or not self._may_go_with_others(made):
             return trial, ()
-        return self._together(trial, container_id, pool_id, moves)
+        for company in self._companies.of(trial, container_id):
+            if len(company) <= moves and self.tries_left > 0:
+                trial, steps = self._together(trial, company, pool_id)
+                if steps:
+                    return trial, steps
+        return trial, ()
 
     def _may_go_with_others(self, refused: Decision) -> bool:
         """Whether it may be for others that a container has to stay, which might come with it."""
@@ -67,12 +73,9 @@ class MendingMoves:
         return any(not one.is_anti for one in rules)
 
     def _together(
-        self, trial: Engine, container_id: ContainerId, pool_id: PoolId | None, moves: int
+        self, trial: Engine, company: Sequence[ContainerId], pool_id: PoolId | None
     ) -> tuple[Engine, Sequence[RouteStep]]:
-        """The moves of a container and its followers, after which no other rule is broken."""
-        company = company_of(trial, container_id, only_lasting=False)
-        if not 1 < len(company) <= moves or not self._movable.issuperset(company):
-            return trial, ()
+        """The moves of a whole company after which no other rule is broken than before."""
         snapshot = trial.snapshot()
         told = unmet_names(trial.decisions, trial.grants)
         steps: dict[ContainerId, RouteStep] = {}

@@ -135,6 +135,68 @@ def test_an_owner_goes_with_those_that_must_be_with_it(
     assert rebalance(engine.snapshot(), budget).moves == ()
 
 
+def homed(*containers: Container) -> Engine:
+    """An engine on which all come to the first NUMA node, and then a wolf."""
+    engine = engine_of(NODES, "cpuset:0")
+    for one in containers:
+        placed(engine, one)
+        engine.move(one.id, engine.tree.pools[0].id)
+        assert home_of(engine, one.id) == 0
+    placed(engine, wolf(0))
+    assert engine.decisions[MAIN].unmet
+    return engine
+
+
+def cache(name: str, **more: str) -> Container:
+    return container_of(name, 0.5, app="cache", annotations=more)
+
+
+WITH_CACHE = container_of("main", 0.5, FROM_WOLVES | near(term("numa", "cache")))
+STAYS = cache("c1", **NEVER)
+
+
+@pytest.mark.parametrize("budget", [NO_LIMIT, MANY], ids=["few", "many"])
+@pytest.mark.parametrize(
+    ("caches", "moved"),
+    [
+        pytest.param([cache("c1")], ["main", "c1"], id="the one that it must be with"),
+        pytest.param([cache("c1"), cache("c2")], ["main", "c1"], id="one of two"),
+        pytest.param([STAYS, cache("c2")], ["main", "c2"], id="one that may be moved"),
+        pytest.param([STAYS], [], id="nobody where that one stays"),
+    ],
+)
+def test_an_owner_takes_along_whom_it_must_be_with(
+    caches: Sequence[Container], moved: Sequence[str], budget: RebalanceBudget
+) -> None:
+    """Its partner has no rule, and does not care."""
+    engine = homed(*caches, WITH_CACHE)
+    moves = rebalance(engine.snapshot(), budget).moves
+    assert names(moves) == moved
+    carried_out(engine, moves)
+    assert len(told(engine)) == (0 if moved else 1)
+
+
+def test_an_owner_goes_alone_to_where_there_is_another_that_it_must_be_with() -> None:
+    engine = engine_of(NODES, "cpuset:0")
+    for number, name in enumerate(("c0", "c1", "c2")):
+        placed(engine, container_of(name, 0.5, app="cache", annotations=at(number)))
+    placed(engine, WITH_CACHE)
+    placed(engine, container_of("side", 0.5, beside("main")))
+    placed(engine, wolf(home_of(engine, MAIN)))
+    moves = rebalance(engine.snapshot()).moves
+    assert names(moves) == ["main", "side"]
+    carried_out(engine, moves)
+    assert told(engine) == set()
+
+
+def test_partners_of_partners_come_along() -> None:
+    engine = homed(container_of("db", 0.5), container_of("cache", 0.5, beside("db")), WITH_CACHE)
+    moves = rebalance(engine.snapshot()).moves
+    assert names(moves) == ["main", "cache", "db"]
+    carried_out(engine, moves)
+    assert told(engine) == set()
+
+
 @pytest.mark.parametrize("budget", [NO_LIMIT, MANY], ids=["few", "many"])
 def test_they_go_where_there_is_room_for_all(budget: RebalanceBudget) -> None:
     engine = paired(cpu=1.5)
@@ -220,19 +282,36 @@ def test_exclusive_cpus_keep_the_owner(
 
 
 @pytest.mark.parametrize("budget", [NO_LIMIT, MANY], ids=["few", "many"])
-def test_one_in_the_way_takes_along_who_must_be_with_it(budget: RebalanceBudget) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "moved"),
+    [
+        pytest.param(
+            container_of("wolf", 0.5),
+            container_of("pup", 0.5, beside("wolf")),
+            ["wolf", "pup"],
+            id="who must be with it",
+        ),
+        pytest.param(
+            container_of("den", 0.5, apart(term("numa", "hound"))),
+            container_of("wolf", 0.5, beside("den")),
+            ["wolf", "den"],
+            id="whom it must be with",
+        ),
+    ],
+)
+def test_one_in_the_way_takes_along(
+    first: Container, second: Container, moved: Sequence[str], budget: RebalanceBudget
+) -> None:
     engine = engine_of(NODES, "cpuset:0")
-    placed(engine, container_of("main", 0.5, FROM_WOLVES, annotations=NEVER))
-    full_up = [full(number, 4 if number else 3) for number in {0, 1, 2} - {home_of(engine, MAIN)}]
-    for one in full_up:
+    others = [full(1, 4), full(2, 4)]
+    stays = container_of("main", 0.5, FROM_WOLVES, annotations=NEVER)
+    for one in (*others, stays, first, second):
         placed(engine, one)
-    placed(engine, container_of("wolf", 0.5))
-    placed(engine, container_of("pup", 0.5, beside("wolf")))
-    for one in full_up:
+    for one in others:
         engine.remove(one.id)
     assert engine.decisions[MAIN].unmet
     moves = rebalance(engine.snapshot(), budget).moves
-    assert names(moves) == ["wolf", "pup"]
+    assert names(moves) == moved
     carried_out(engine, moves)
     assert told(engine) == set()
 
