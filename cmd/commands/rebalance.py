@@ -18,6 +18,7 @@ from ...policy.engine.rebalance.plan import (
 )
 from ...policy.engine.rebalance.promise import needed_moves
 from ...policy.model.move_purpose import MovePurpose
+from ...policy.placing.judging.restriction import names_text
 from ...topology.drawing.machine_tree import bytes_text
 from ..control.control_client import ControlClient, ControlError
 from ..control.control_option import control_option
@@ -160,9 +161,12 @@ def _plan_text(plan: RebalancePlan, budget: RebalanceBudget) -> str:
 
 def _reasons(move: RebalanceMove) -> Sequence[str]:
     """What a move is for, where that is no gain of its own."""
-    if reason := _PURPOSES.get(move.purpose):
-        return (f"{move.container.path} {reason}",)
-    return tuple(f"mends {text}" for text in move.mends)
+    path = move.container.path
+    if (reason := _PURPOSES.get(move.purpose)) and not move.awaited:
+        return (f"{path} {reason}",)
+    followers = names_text(move.awaited)
+    together = (f"{path} goes together with {followers}",) if followers else ()
+    return (*together, *(f"mends {text}" for text in move.mends))
 
 
 def _count(number: int, what: str) -> str:

@@ -233,7 +233,8 @@ class SiteDocument(NodeDocument, frozen=True, kw_only=True):
 class PlannedMoveDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):
     """One step of a plan; `bytes`: the memory that it migrates; `mends`: unmet required rules.
 
-    `purpose`: in the words of `decided_by`; left out where containers wish it.
+    `purpose`: in the words of `decided_by`; left out where containers wish it. `awaited`: those of
+    the next moves that have to be with it.
     """
 
     container: str
@@ -243,6 +244,7 @@ class PlannedMoveDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults
     bytes: int
     purpose: MovePurpose = MovePurpose.WISHES
     mends: tuple[str, ...] = ()
+    awaited: tuple[str, ...] = ()
 
 
 class PlanDocument(NodeDocument, frozen=True, kw_only=True):

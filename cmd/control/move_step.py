@@ -1,10 +1,11 @@
 """One step of a rebalance: a running container goes to another pool, if all is as was thought."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ...policy.engine.asked_move import AskedMove
 from ...policy.engine.decision import Decision, rule_names
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.counted_rules import RuleKind, counted_rules
@@ -16,6 +17,9 @@ from ..daemon.daemon import Daemon
 from .container_names import ControlRequestError
 from .documents import MoveDocument, PlannedMoveDocument
 from .status_document import pin_document
+
+if TYPE_CHECKING:
+    from ...policy.engine.rebalance.promise import PromisedStep
 
 _POLICY_SECONDS: Final = 5.0
 _SETTLE_SECONDS: Final = 5.0
@@ -59,16 +63,18 @@ def move_container(
     container = snapshot.containers[container_id]
     pool = snapshot.tree.pools[grant.pool_id].name
     pinning = snapshot.pinnings.get(container_id) or Pinning()
+    steps, gone = _promised_steps(snapshot, container, pools, to_pool, promised)
+    asked = steps[0].asked if steps else AskedMove(pools[to_pool], MovePurpose.WISHES)
     reason = (
         _objection(snapshot, container, pool, from_pool, moves_exclusive=moves_exclusive)
-        or _broken_promise(snapshot, container, pools, to_pool, promised)
+        or gone
+        or _broken_promise(snapshot, steps, moves_exclusive=moves_exclusive)
         or _rule_objection(snapshot, container)
     )
-    purpose = promised[0].purpose if promised else MovePurpose.WISHES
     if not reason:
         decision = daemon.plugin.owner.ask(
             "move",
-            lambda: _move_unless_changed(daemon, snapshot, container_id, pools[to_pool], purpose),
+            lambda: _move_unless_changed(daemon, snapshot, container_id, asked),
             _POLICY_SECONDS,
         )
         if decision is None:
@@ -122,36 +128,52 @@ def _rule_objection(snapshot: Snapshot, container: Container) -> str:
     return "a required rule says where it is" if required else ""
 
 
-def _broken_promise(
+def _promised_steps(
     snapshot: Snapshot,
     container: Container,
     pools: Mapping[str, PoolId],
     to_pool: str,
     promised: Sequence[PlannedMoveDocument],
-) -> str:
-    """The reason why a move is not worth by now what a plan said of it; empty where it is."""
-    from ...policy.engine.rebalance.promise import NEEDED_MAX, PromisedStep, broken_promise
+) -> "tuple[Sequence[PromisedStep], str]":
+    """The promised steps by ids, or the reason that one cannot be made any more."""
+    from ...policy.engine.rebalance.promise import NEEDED_MAX, PromisedStep
 
     if len(promised) > NEEDED_MAX:
         # Each takes a look at all pairs, beside a policy that has to answer meanwhile.
         raise ControlRequestError(f"promised: {len(promised)} moves — send {NEEDED_MAX} at most")
     steps: list[PromisedStep] = []
-    for one in promised:
+    # From the last one: who is awaited comes after whom that one follows.
+    ids: dict[str, ContainerId] = {}
+    for one in reversed(promised):
         found = container if one.container == container.path else _found(snapshot, one)
         if found is None or not {one.from_.pool, one.to.pool} <= pools.keys():
-            return f"{one.container}, which moves after it, or its pool is gone by now"
-        steps.append(
-            PromisedStep(
-                container_id=found.id,
-                before=pools[one.from_.pool],
-                after=pools[one.to.pool],
-                gain=one.gain,
-                purpose=one.purpose,
-                mends=one.mends,
-            )
+            return (), f"{one.container}, which moves after it, or its pool is gone by now"
+        step = PromisedStep(
+            container_id=found.id,
+            before=pools[one.from_.pool],
+            after=pools[one.to.pool],
+            gain=one.gain,
+            purpose=one.purpose,
+            mends=one.mends,
+            awaited=tuple(ids[path] for path in one.awaited if path in ids),
         )
+        steps.insert(0, step)
+        ids[one.container] = found.id
     if steps and (steps[0].container_id, steps[0].after) != (container.id, pools[to_pool]):
         raise ControlRequestError("promised: another move comes first — begin with this one")
+    return steps, ""
+
+
+def _broken_promise(
+    snapshot: Snapshot, steps: "Sequence[PromisedStep]", *, moves_exclusive: bool
+) -> str:
+    """The reason why a move is not worth by now what a plan said of it; empty where it is."""
+    from ...policy.engine.rebalance.promise import broken_promise
+    from ...policy.engine.rebalance.tenants import own_objection
+
+    for one in steps[0].awaited if steps else ():
+        if reason := own_objection(snapshot, one, moves_exclusive=moves_exclusive):
+            return f"{snapshot.containers[one].path}, which must be with it, stays: {reason}"
     return broken_promise(snapshot, steps)
 
 
@@ -168,16 +190,12 @@ def _found(snapshot: Snapshot, move: PlannedMoveDocument) -> Container | None:
 
 
 def _move_unless_changed(
-    daemon: Daemon,
-    snapshot: Snapshot,
-    container_id: ContainerId,
-    pool_id: PoolId,
-    purpose: MovePurpose,
+    daemon: Daemon, snapshot: Snapshot, container_id: ContainerId, asked: AskedMove
 ) -> Decision | None:
     """In the policy's turn: the move, or None where anybody came, went or moved since."""
     policy = daemon.engine
     is_same = policy.tree is snapshot.tree and dict(policy.grants) == dict(snapshot.grants)
-    return daemon.plugin.events.move(container_id, pool_id, purpose) if is_same else None
+    return daemon.plugin.events.move(container_id, asked) if is_same else None
 
 
 def _unsettled(daemon: Daemon, container_id: ContainerId, wanted: Pinning) -> str:

@@ -141,6 +141,8 @@ class RuleWatch:
 
 def _nowhere_together(policy: Engine, container_id: ContainerId) -> str:
     """The reason why an owner stays to which others would have to come; for people."""
-    others = names_text([policy.containers[one] for one in policy.followers(container_id)])
+    others = names_text(
+        [policy.containers[one] for one in policy.followers(container_id, only_lasting=True)]
+    )
     unmet = "; ".join(policy.decisions[container_id].unmet)
     return f"no place is better with room for {others}, which must be with it: {unmet}"

@@ -11,14 +11,14 @@ from msgspec import structs
 
 from ...policy.configuration.config import Config
 from ...policy.engine.advice import Advice
+from ...policy.engine.asked_move import AskedMove
 from ...policy.engine.decision import Decision
 from ...policy.engine.engine import Engine
-from ...policy.engine.joint_replacement import JointStep
+from ...policy.engine.joint_replacement import JointStep, make_move
 from ...policy.engine.reconfiguration import find_moves
 from ...policy.model.container import Container, ContainerId, ContainerState, PodId
-from ...policy.model.grant import PoolId, Refusal
+from ...policy.model.grant import Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate, merge
-from ...policy.model.move_purpose import MovePurpose
 from ...policy.model.pinning import Change, Pinning, new_pinnings
 from ...topology.model.machine import Machine
 from .actuator import Actuator
@@ -221,10 +221,10 @@ class Events:
         self._owner.afterwards(tell)
         return True
 
-    def move(self, container_id: ContainerId, pool_id: PoolId, purpose: MovePurpose) -> Decision:
+    def move(self, container_id: ContainerId, asked: AskedMove) -> Decision:
         """Move a running container to another pool, and tell all that change; or say why not."""
         known = self.policy.containers.get(container_id)
-        decision = self.policy.move(container_id, pool_id, purpose)
+        decision = make_move(self.policy, container_id, asked)
         if known is not None and not isinstance(decision.result, Refusal):
             self._actuator.want({**new_pinnings(decision.changes), container_id: decision.pinning})
             self._owner.afterwards(lambda: self._decided("move", known, decision))

@@ -295,11 +295,12 @@ class Engine:
         """
         return self._allocator.place_anew(container_id, asked, mends_told=mends_told)
 
-    def followers(self, container_id: ContainerId) -> Sequence[ContainerId]:
-        """The containers that a rule required during execution makes follow one that is moved."""
+    def followers(self, container_id: ContainerId, *, only_lasting: bool) -> Sequence[ContainerId]:
+        """Containers that must be with one that goes; `only_lasting`: and follow by themselves."""
         found = self._allocator
         party_with = partial(party_of, books=found.books, roster=found.roster, pens=found.pens)
-        return followers(party_with(container_id), found.books, party_with)
+        party = party_with(container_id)
+        return followers(party, found.books, party_with, only_lasting=only_lasting)
 
     def synchronize(
         self,

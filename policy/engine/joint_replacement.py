@@ -1,9 +1,10 @@
 """Joint replacement: an owner goes to where its rules hold, and its followers come after it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
@@ -37,12 +38,30 @@ class JointStep(Struct, frozen=True):
         return AskedMove(self.pool_id, awaited=self.awaited)
 
 
-def company_of(engine: Engine, owner_id: ContainerId) -> tuple[ContainerId, ...]:
-    """An owner, its followers, and theirs, nearest first; one by itself where they are too many."""
+MakeStep = Callable[[Engine, JointStep], Decision]
+"""Makes a step on an engine that tries it out."""
+
+
+Others = Callable[[ContainerId, Collection[ContainerId]], Collection[ContainerId]]
+"""Finds who has to go with a container, by that one and those who go with it in any case."""
+
+
+def company_of(
+    engine: Engine, owner_id: ContainerId, others: Others | None = None
+) -> tuple[ContainerId, ...]:
+    """An owner, its followers, and theirs, nearest first; one by itself where they are too many.
+
+    `others`: who goes with one, in place of those that follow by rules required during execution.
+    """
     found = {owner_id: None}
     waiting = [owner_id]
     while waiting and len(found) <= COMPANY_MAX:
-        further = [one for one in engine.followers(waiting.pop(0)) if one not in found]
+        member = waiting.pop(0)
+        if others is None:
+            more: Collection[ContainerId] = engine.followers(member, only_lasting=True)
+        else:
+            more = others(member, found)
+        further = [one for one in more if one not in found]
         found.update(dict.fromkeys(further))
         waiting += further
     return (owner_id,) if len(found) > COMPANY_MAX else tuple(found)
@@ -59,27 +78,46 @@ def plan_together(snapshot: Snapshot, owner_id: ContainerId) -> Sequence[JointSt
     before = _broken(trial, company)
     if len(company) < 2 or before is None:
         return ()
+    for engine, steps in ways_together(trial, company, _place_anew):
+        after = _broken(engine, company)
+        if after is not None and _is_better(after, before, owner_id):
+            return steps
+    return ()
+
+
+def ways_together(
+    trial: Engine, company: Sequence[ContainerId], make: MakeStep, pool_id: PoolId | None = None
+) -> Iterator[tuple[Engine, Sequence[JointStep]]]:
+    """The steps of those of a company that can go, and the engine on which they were made.
+
+    The first time this one, then copies of what it was. The owner goes to the pool, if one is said,
+    or else to one after the other, the best first; the others go where the policy places them then.
+    """
+    snapshot = trial.snapshot()
     first, *others = (
-        JointStep(one, None, company[number:]) for number, one in enumerate(company, start=1)
+        JointStep(one, None, tuple(company[number:])) for number, one in enumerate(company, start=1)
     )
-    wanted: list[PoolId | None] = [None]
+    wanted = [pool_id]
     while wanted:
-        step = JointStep(owner_id, wanted.pop(0), first.awaited)
-        decision = _made(trial, step)
+        step = replace(first, pool_id=wanted.pop(0))
+        decision = make(trial, step)
         if not isinstance(decision.result, Grant):
             continue
         if step.pool_id is None:
             wanted = _next_best(decision)
-        steps = [step]
-        steps += [one for one in others if isinstance(_made(trial, one).result, Grant)]
-        after = _broken(trial, company)
-        if after is not None and _is_better(after, before, owner_id):
-            return steps
+        made = [one for one in others if isinstance(make(trial, one).result, Grant)]
+        yield trial, [step, *made]
         trial = Engine.of(snapshot)
-    return ()
 
 
-def _made(engine: Engine, step: JointStep) -> Decision:
+def make_move(engine: Engine, container_id: ContainerId, asked: AskedMove) -> Decision:
+    """Move a container as a plan says, or as it is tried out for one, also for unmet rules."""
+    if asked.awaited or asked.pool_id is None or asked.purpose is None:
+        return engine.place_anew(container_id, asked, mends_told=True)
+    return engine.move(container_id, asked.pool_id, asked.purpose)
+
+
+def _place_anew(engine: Engine, step: JointStep) -> Decision:
     return engine.place_anew(step.container_id, step.asked)
 
 

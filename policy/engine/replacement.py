@@ -39,6 +39,7 @@ from .penning import Penning
 from .roster import Roster
 
 _MENDED: Final = "it was moved to mend "
+_MUST_BE_WITH_IT: Final = " must be with it"
 _OUT_OF_THE_WAY: Final = "it was moved out of the way of "
 """The beginning of a note about a rule that others are still in the way of."""
 
@@ -214,6 +215,11 @@ def _note(rule: Restriction, look: RuleLook) -> str:
     return f"{_OUT_OF_THE_WAY if is_broken else _MENDED}{rule.name}"
 
 
+def leaves_others_alone(reason: str) -> bool:
+    """Whether a container is not moved because others would be left alone, and only because."""
+    return reason.endswith(_MUST_BE_WITH_IT)
+
+
 def is_about_a_move(note: str) -> bool:
     """Whether a note says why a container was moved."""
     return note.startswith((_MENDED, _OUT_OF_THE_WAY))
@@ -325,7 +331,7 @@ def _with_memory(placement: Placement, offer: Offer, decided_by: str) -> Placeme
 def _harm(party: Party, grant: Grant, books: Books, party_with: PartyWith | None) -> str:
     """The rules of others that a party would break by leaving, for people; empty without any."""
     if lonely := _left_alone(party, grant, books, party_with):
-        return f"{lonely} must be with it"
+        return f"{lonely}{_MUST_BE_WITH_IT}"
     counting = counting_rules(party.containers.values(), books)
     if counting is None:
         return f"more than {COUNTING_MAX} different spread rules may count it"
@@ -337,12 +343,13 @@ def _harm(party: Party, grant: Grant, books: Books, party_with: PartyWith | None
 def _left_alone(party: Party, grant: Grant, books: Books, party_with: PartyWith | None) -> str:
     """The residents that must be with a party, are, and would not follow it; for people.
 
-    `party_with`: those follow that may be moved and whose rules are required during execution.
+    Those follow that it awaits, and with `party_with` those that may be moved and whose rules are
+    required during execution.
     """
-    after = _presence_after(grant, books)
+    after, awaited = _presence_after(grant, books), {one.id for one in party.awaited}
     found: dict[ContainerId, Container] = {}
     for rule, owner, around in _company(party, books):
-        if around & after:
+        if around & after or owner.id in awaited:
             continue
         if party_with and is_lasting(rule) and not _objection(party_with(owner.id), books):
             continue
@@ -350,16 +357,18 @@ def _left_alone(party: Party, grant: Grant, books: Books, party_with: PartyWith 
     return names_text(tuple(found.values()))
 
 
-def followers(party: Party, books: Books, party_with: PartyWith) -> Sequence[ContainerId]:
-    """Containers that must be with a party, are, and are to follow it: one of each pen.
+def followers(
+    party: Party, books: Books, party_with: PartyWith, *, only_lasting: bool
+) -> Sequence[ContainerId]:
+    """Containers that must be with a party, are, and may be moved as it may: one of each pen.
 
-    Their rules are required during execution, and they may be moved, as the party may.
+    `only_lasting`: those whose rules are required during execution, which follow by themselves.
     """
     found: dict[ContainerId, ContainerId] = {}
     if _objection(party, books):
         return ()
     for rule, owner, _ in _company(party, books):
-        if is_lasting(rule):
+        if is_lasting(rule) or not only_lasting:
             other = party_with(owner.id)
             if not _objection(other, books):
                 found.setdefault(other.held.container_id, owner.id)

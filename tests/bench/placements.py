@@ -137,7 +137,7 @@ def _is_welcome(container: Container, engines: tuple[Engine, Engine, Engine]) ->
 def _carried_out(snapshot: Snapshot, plan: RebalancePlan) -> Snapshot:
     engine = Engine.of(snapshot)
     for move in plan.moves:
-        engine.move(move.container.id, move.pool_id)
+        move.make(engine)
     return engine.snapshot()
 
 

@@ -27,6 +27,7 @@ from pinfold.policy.configuration.config import Config, PoolLabels
 from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, rebalance
+from pinfold.policy.engine.rebalance.unmet_names import unmet_after
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import (
     Container,
@@ -36,7 +37,7 @@ from pinfold.policy.model.container import (
     QosClass,
     Resources,
 )
-from pinfold.policy.model.grant import Grant, PoolId
+from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.model.request import CpuType
@@ -376,12 +377,14 @@ class NodeWalk(KindsWalk):
         )
         plan = rebalance(self.engine.snapshot(), budget)
         # What a rule costs that is mended is no matter; beyond that the score never falls.
-        mending = sum(move.gain for move in plan.moves if move.mends)
+        mending = sum(move.gain for move in plan.moves if move.mends or move.awaited)
         assert plan.score_after >= plan.score + mending
         for move in plan.moves:
-            decision = self.engine.move(move.container.id, PoolId(move.pool_id))
+            decision = move.make(self.engine)
             assert isinstance(decision.result, Grant), f"a planned move: {decision.result.reason}"
             self.take_place(decision)
+            # Whoever comes after it is told first that its rule does not hold, as on a node.
+            unmet_after(self.engine, move.container.id)
             assert decision.pool == move.after.pool
             if decision.pinning.cpus is not None:
                 assert decision.pinning.cpus == move.after.cpus

@@ -163,7 +163,7 @@ def test_the_fewest_rules_stay_broken_and_then_the_weight_is_near_the_optimum(
     unmet = min(unmet, fewest_broken(engine, sizes, foes, staying))
     plan = rebalance(snapshot)
     for move in plan.moves:
-        assert isinstance(engine.move(move.container.id, move.pool_id).result, Grant)
+        assert isinstance(move.make(engine).result, Grant)
         engine.check()
     assert placement_score(engine.snapshot()) == plan.score_after
     left = broken(engine)

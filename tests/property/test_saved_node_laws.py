@@ -13,6 +13,7 @@ from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.cmd.state.state_file import State, StateFile, read_state
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, rebalance
+from pinfold.policy.engine.rebalance.unmet_names import unmet_after
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Grant
 from tests.property.test_homecoming_laws import CROWDED, CrowdedLife
@@ -82,7 +83,8 @@ def test_a_plan_is_the_one_that_the_node_itself_would_make(
         # It lives on as it was, but for the last time.
         node = engine if number == STEPS else Engine.of(engine.snapshot())
         for move in plan.moves:
-            decision = node.move(move.container.id, move.pool_id, move.purpose)
+            decision = move.make(node)
             assert isinstance(decision.result, Grant), decision.result
             assert decision.pinning.cpus == move.after.cpus
             assert decision.decided_by == move.purpose.value
+            unmet_after(node, move.container.id)

@@ -26,6 +26,7 @@ def move_documents(moves: Iterable[RebalanceMove]) -> tuple[PlannedMoveDocument,
             bytes=move.migrated_bytes,
             purpose=move.purpose,
             mends=move.mends,
+            awaited=tuple(one.path for one in move.awaited),
         )
         for move in moves
     )

@@ -4,18 +4,18 @@ Of the container at which one is told, or of those that it names as being in the
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, takewhile
 from typing import Final
 
 from msgspec import Struct
 
 from ...model.container import ContainerId
-from ...model.grant import Grant, PoolId
-from ...model.move_purpose import MovePurpose
-from ..decision import rule_names
+from ...model.grant import PoolId
 from ..engine import Engine
+from ..joint_replacement import make_move
 from ..snapshot import Snapshot
+from .mending_moves import TRIES_OF_COPY, MendingMoves
 from .model import PlacementModel
 from .placement_score import PlacementObjective
 from .route import RouteStep
@@ -28,8 +28,8 @@ _TRIES_MAX: Final = 256
 
 And so often whether one that is in the way of others would go.
 """
-_TRIES_OF_COPY: Final = 4
-"""A copy of all that is there takes as long as so many of these."""
+_TOGETHER_EFFORT_MAX: Final = 128_000
+"""So many times are containers in the way of moves of some that go together, which are tried."""
 _WAYS_MAX: Final = 128
 """So many ways to mend are compared at most."""
 _TRIES_COMPARED_MAX: Final = 4000
@@ -104,6 +104,9 @@ class Mending:
         self._ids = {snapshot.containers[one].path: one for one in self._waiting}
         size = max(len(grants), 1)
         self._tries_left = min(_TRIES_COMPARED_MAX, _TRY_EFFORT_MAX // size)
+        self._steps = MendingMoves(snapshot, objective, self._waiting)
+        self._steps.tries_left = self._tries_left
+        self._tries_together = min(_TRIES_MAX, _TOGETHER_EFFORT_MAX // size)
         self._ways_left = min(_WAYS_MAX, search_steps // (_STEPS_PER_CONTAINER * size))
 
     def best(self) -> Sequence[Mended]:
@@ -151,11 +154,13 @@ class Mending:
                     rest.append((container_id, index, pool.id))
                     continue
                 self._tries_left -= 1
-                step = self._step(trial, container_id, pool.id)
-                if step is not None:
+                moves = self._moves - len(way.steps)
+                after, steps = self._steps.some(trial, container_id, pool.id, moves)
+                if steps:
                     self._ways_left -= 1
-                    yield self._way(trial, (*way.steps, step))
-                    trial = Engine.of(way.engine.snapshot())
+                    yield self._way(after, (*way.steps, *steps))
+                    after = Engine.of(way.engine.snapshot())
+                trial = after
         for container_id, index, pool_id in rest:
             if self._ways_left <= 0:
                 return
@@ -170,11 +175,12 @@ class Mending:
         """A way that goes on with a container in a pool once others make room."""
         trial = Engine.of(way.engine.snapshot())
         aside = tuple(self._aside(trial, index, pool_id))
-        step = self._step(trial, container_id, pool_id) if aside else None
-        if step is None:
+        if not aside:
             return None
-        steps = (*way.steps, *aside, step, *self._onward(trial, aside))
-        return self._way(trial, steps) if len(steps) <= self._moves else None
+        moves = self._moves - len(way.steps) - len(aside)
+        trial, made = self._steps.some(trial, container_id, pool_id, moves)
+        steps = (*way.steps, *aside, *made, *(self._onward(trial, aside) if made else ()))
+        return self._way(trial, steps) if made and len(steps) <= self._moves else None
 
     def _aside(self, trial: Engine, index: int, pool_id: int) -> Iterator[RouteStep]:
         """The steps of containers that make room in a pool: where least is lost by it."""
@@ -187,7 +193,7 @@ class Mending:
             short = [one for one in entered if model.room[one] < model.tenants[index].milli]
             found = self._asides(model, short[-1], need)
             for _, other, target in sorted(found):
-                step = self._step(trial, model.tenants[other].id, PoolId(target))
+                step = self._steps.one(trial, model.tenants[other].id, PoolId(target))
                 if step is not None:
                     model.move(other, target)
                     yield step
@@ -228,7 +234,7 @@ class Mending:
                 if model.fits(index, target)
             }
             for target in sorted(worths, key=lambda it: (-worths[it], it)):
-                step = self._step(trial, one.container_id, target)
+                step = self._steps.one(trial, one.container_id, target)
                 if step is not None:
                     yield step
                     break
@@ -246,6 +252,7 @@ class Mending:
         steps, trial, tries = [*way.steps], way.engine, _TRIES_MAX
         staying = set[ContainerId]()
         self._cleared_left = _TRIES_MAX
+        self._steps.tries_left = self._tries_together
         has_moved = True
         while has_moved:
             has_moved = False
@@ -256,21 +263,23 @@ class Mending:
                 if len(steps) >= self._moves:
                     break
                 tries -= 1
-                earlier = trial.snapshot()
-                step = self._step(trial, container_id, None)
-                if step is not None and step.breaks:
+                earlier, moves = trial.snapshot(), self._moves - len(steps)
+                trial, found = self._steps.some(trial, container_id, None, moves)
+                if any(one.breaks for one in found):
                     # Others may be mended all the same.
-                    tries, trial = tries - _TRIES_OF_COPY, Engine.of(earlier)
+                    tries, trial = tries - TRIES_OF_COPY, Engine.of(earlier)
                     staying.add(container_id)
-                elif step is not None:
+                elif found:
                     has_moved = True
-                    steps.append(step)
-            found = None if has_moved else self._cleared(trial, self._moves - len(steps))
-            if found is not None:
-                has_moved, trial = True, found[0]
-                steps += found[1]
+                    steps += found
+            if not has_moved:
+                trial, found = self._cleared(trial, self._moves - len(steps))
+                has_moved = bool(found)
+                steps += found
         legal = [*takewhile(lambda one: not one.breaks, steps)]
-        mending = (number for number, one in enumerate(legal, start=1) if one.mends)
+        mending = (
+            number for number, one in enumerate(legal, start=1) if one.mends and not one.awaited
+        )
         chosen = len(way.steps) if len(way.steps) <= len(legal) else 0
         kept = max(chosen, *mending, 0)
         if kept < len(steps):
@@ -282,14 +291,14 @@ class Mending:
         """An engine on which some steps were made."""
         trial = Engine.of(self._snapshot)
         for one in steps:
-            trial.move(one.container_id, one.pool_id, one.purpose)
+            make_move(trial, one.container_id, one.asked)
             unmet_after(trial, one.container_id)
         return trial
 
-    def _cleared(self, engine: Engine, moves: int) -> tuple[Engine, Sequence[RouteStep]] | None:
+    def _cleared(self, engine: Engine, moves: int) -> tuple[Engine, Sequence[RouteStep]]:
         """The moves of all who are in the way of one rule, and the engine on which they were made.
 
-        It may be this one. None where no rule can be mended by it.
+        It may be this one, or a copy. None where no rule can be mended by it.
         """
         copied: Engine | None = None
         for some in in_the_way(engine, self._ids):
@@ -302,19 +311,24 @@ class Mending:
             if len(some) > 1:
                 if copied is None:
                     copied = Engine.of(engine.snapshot())
-                    self._cleared_left -= _TRIES_OF_COPY
+                    self._cleared_left -= TRIES_OF_COPY
                 trial = copied
             for one in some:
+                if any(one == step.container_id for step in steps):
+                    # It went together with another one.
+                    continue
                 self._cleared_left -= 1
-                step = self._step(trial, one, None)
-                if step is None:
+                trial, found = self._steps.some(trial, one, None, moves - len(steps))
+                if not found:
                     break
-                steps.append(step)
-            if len(steps) == len(some):
+                steps += found
+            else:
                 return trial, steps
-            if steps:
-                copied = None
-        return None
+            if len(some) > 1:
+                copied = None if steps else trial
+            else:
+                engine = trial
+        return engine, ()
 
     def _way(self, engine: Engine, steps: tuple[RouteStep, ...]) -> _Way:
         model = self._model(engine)
@@ -331,37 +345,6 @@ class Mending:
             unmet=_unmet_count(engine),
             promise=promise,
         )
-
-    def _step(
-        self, trial: Engine, container_id: ContainerId, pool_id: PoolId | None
-    ) -> RouteStep | None:
-        """A move, to where the policy places it if no pool is said; None where it is refused."""
-        score, unmet = self._score(trial.grants), unmet_names(trial.decisions, trial.grants)
-        before, told = trial.grants[container_id], trial.pinning(container_id)
-        own = rule_names(trial.decisions[container_id].unmet)
-        if pool_id is None:
-            decision = trial.place_anew(container_id, mends_told=True)
-        else:
-            decision = trial.move(container_id, pool_id, MovePurpose.ASIDE)
-        if not isinstance(decision.result, Grant):
-            return None
-        left = unmet_after(trial, container_id)
-        mends = tuple(one for one in dict.fromkeys((*own, *unmet)) if one not in left)
-        return RouteStep(
-            container_id,
-            before,
-            told,
-            decision,
-            decision.result.pool_id,
-            gain=self._score(trial.grants) - score,
-            purpose=MovePurpose.RULES if mends else MovePurpose.ASIDE,
-            mends=mends,
-            breaks=tuple(one for one in left if one not in unmet),
-        )
-
-    def _score(self, grants: Mapping[ContainerId, Grant]) -> int:
-        pools = {one: grant.pool_id for one, grant in grants.items()}
-        return 0 if self._objective.is_empty else self._objective.score(pools)
 
 
 def _by_path(snapshot: Snapshot, container_ids: Iterable[ContainerId]) -> Sequence[ContainerId]:

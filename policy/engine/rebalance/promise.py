@@ -8,7 +8,9 @@ from msgspec import Struct
 from ...model.container import ContainerId
 from ...model.grant import PoolId, Refusal
 from ...model.move_purpose import MovePurpose
+from ..asked_move import AskedMove
 from ..engine import Engine
+from ..joint_replacement import make_move
 from ..snapshot import Snapshot
 from .gathering import whole_cpus
 from .placement_score import placement_objective, pools_of
@@ -30,6 +32,13 @@ class PromisedStep(Struct, frozen=True, kw_only=True):
     """What the satisfied weight gains by this step, in the unit of the plan."""
     purpose: MovePurpose = MovePurpose.WISHES
     mends: tuple[str, ...] = ()
+    awaited: tuple[ContainerId, ...] = ()
+    """Containers of the next steps that have to be with it, and come after it."""
+
+    @property
+    def asked(self) -> AskedMove:
+        """The step, as it is asked for."""
+        return AskedMove(self.after, self.purpose, self.awaited)
 
 
 def broken_promise(snapshot: Snapshot, steps: Sequence[PromisedStep]) -> str:
@@ -59,12 +68,12 @@ def broken_promise(snapshot: Snapshot, steps: Sequence[PromisedStep]) -> str:
 def needed_moves(moves: Sequence[RebalanceMove]) -> Sequence[RebalanceMove]:
     """The first of some moves, with those that follow until what they cost is made up for.
 
-    A move that mends a rule, or gains something, needs no other.
+    A move that mends a rule, or gains something, needs no others but those that it awaits.
     """
     total = 0
     for number, move in enumerate(moves[:NEEDED_MAX], start=1):
         total += move.gain
-        if total > 0 or move.mends:
+        if not move.awaited and (total > 0 or move.mends):
             return moves[:number]
     # It is for no wish of containers: parts of cpus become whole ones, say.
     return moves[:1]
@@ -90,20 +99,37 @@ def _mends_reason(snapshot: Snapshot, steps: Sequence[PromisedStep]) -> str:
     """The reason that steps do not mend what they were to mend; empty where they do."""
     # Which of the two is told of a rule between them depends on who came first, or came back.
     told = unmet_names(snapshot.decisions, snapshot.grants)
+    followers = {one for step in steps for one in step.awaited}
     for step in steps:
-        if step.mends and not any(one in told for one in step.mends):
+        # What followers mend does not hold only once whom they follow is gone.
+        is_first = step.container_id not in followers
+        if is_first and step.mends and not any(one in told for one in step.mends):
             return f"a rule that it was to mend holds by now: {step.mends[0]}"
     first = steps[0]
-    if not first.mends and first.purpose is not MovePurpose.WHOLE_CPUS:
+    if first.mends or first.awaited:
+        return _joint_reason(Engine.of(snapshot), [first, *steps[1 : len(first.awaited) + 1]])
+    if first.purpose is not MovePurpose.WHOLE_CPUS:
         return ""
     trial = Engine.of(snapshot)
     result = trial.move(first.container_id, first.after).result
     if isinstance(result, Refusal):
         return result.reason
-    if not first.mends:
-        is_more = whole_cpus(trial.snapshot()) > whole_cpus(snapshot)
-        return "" if is_more else "it would leave no whole cpu free by now"
-    left = unmet_after(trial, first.container_id)
-    if lasting := [one for one in first.mends if one in left]:
-        return f"a rule that it was to mend would not hold by now: {lasting[0]}"
-    return ""
+    is_more = whole_cpus(trial.snapshot()) > whole_cpus(snapshot)
+    return "" if is_more else "it would leave no whole cpu free by now"
+
+
+def _joint_reason(trial: Engine, steps: Sequence[PromisedStep]) -> str:
+    """The reason that the first of some steps, which go together, is not to be made by now."""
+    told = unmet_names(trial.decisions, trial.grants)
+    left: Mapping[str, None] = told
+    for step in steps:
+        result = make_move(trial, step.container_id, step.asked).result
+        if isinstance(result, Refusal):
+            path = trial.containers[step.container_id].path
+            which = "" if step is steps[0] else f"{path}, which must be with it, cannot follow: "
+            return f"{which}{result.reason}"
+        left = unmet_after(trial, step.container_id)
+        if lasting := [one for one in step.mends if one in left]:
+            return f"a rule that it was to mend would not hold by now: {lasting[0]}"
+    broken = [one for one in left if one not in told]
+    return f"a rule would stop to hold by now: {broken[0]}" if broken and len(steps) > 1 else ""

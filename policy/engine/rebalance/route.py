@@ -11,6 +11,7 @@ from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId
 from ...model.move_purpose import MovePurpose
 from ...model.pinning import Pinning
+from ..asked_move import AskedMove
 from ..decision import Decision
 from ..engine import Engine
 from .model import PlacementModel
@@ -34,6 +35,13 @@ class RouteStep(NamedTuple):
     """Unmet rules with their owners that hold afterwards."""
     breaks: tuple[str, ...] = ()
     """Rules with their owners that are told as unmet afterwards, and were not before."""
+    awaited: tuple[ContainerId, ...] = ()
+    """Containers that have to be with it, and come after it: all of them go, or none."""
+
+    @property
+    def asked(self) -> AskedMove:
+        """The move, as it is asked for."""
+        return AskedMove(self.pool_id, self.purpose, self.awaited)
 
 
 class Route:

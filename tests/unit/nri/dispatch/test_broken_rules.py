@@ -15,6 +15,7 @@ from pinfold.nri.dispatch.owner import Owner
 from pinfold.nri.dispatch.pod_updates import resize_pod
 from pinfold.nri.dispatch.report import Decided, Happening, Reconfigured, Synchronized
 from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.engine.asked_move import AskedMove
 from pinfold.policy.model.container import Container, ContainerId, QosClass
 from pinfold.policy.model.kubelet_resources import LinuxResources, linux_resources
 from pinfold.policy.model.move_purpose import MovePurpose
@@ -214,7 +215,8 @@ def test_a_rule_that_a_move_mends_is_told_of_nobody_any_more_however_many_there_
     policy = node.events.policy
     assert any(policy.decisions[one.id].unmet for one in many)
     (pool,) = (one.id for one in policy.tree.pools if one.name == "NUMA node #2")
-    node.owner.ask("move", lambda: node.events.move(owner.id, pool, MovePurpose.RULES))
+    asked = AskedMove(pool, MovePurpose.RULES)
+    node.owner.ask("move", lambda: node.events.move(owner.id, asked))
     node.tidy()
     assert [one.path for one in (owner, *many) if policy.decisions[one.id].unmet] == []
 

@@ -94,7 +94,7 @@ def test_no_move_is_for_nothing_and_nothing_is_left_for_the_next_plan(seed: int)
     engine = world(seed)
     for move in rebalance(engine.snapshot()).moves:
         before = engine.snapshot()
-        decision = engine.move(move.container.id, move.pool_id, move.purpose)
+        decision = move.make(engine)
         assert isinstance(decision.result, Grant)
         assert decision.decided_by == move.purpose.value
         is_narrowed = move.purpose is MovePurpose.ONE_NUMA_NODE

@@ -77,7 +77,7 @@ def moved(plan: RebalancePlan) -> list[str]:
 
 def carried_out(engine: Engine, plan: RebalancePlan) -> None:
     for move in plan.moves:
-        decision = engine.move(move.container.id, move.pool_id, move.purpose)
+        decision = move.make(engine)
         assert isinstance(decision.result, Grant), decision.result
         assert decision.decided_by == move.purpose.value
         engine.check()
@@ -146,7 +146,11 @@ def carried_out(engine: Engine, plan: RebalancePlan) -> None:
             id="also where that is required during execution",
         ),
         pytest.param(
-            crowded(container_of("den", 0.5), wolf("wolf", 0.5, near(term("numa", "den"))), SHEEP),
+            crowded(
+                container_of("den", 0.5, annotations=NEVER),
+                wolf("wolf", 0.5, near(term("numa", "den"))),
+                SHEEP,
+            ),
             [],
             id="nor away from whom it must be with itself",
         ),

@@ -29,7 +29,7 @@ CORES = "socket:1 core:2 thread:2 mem:8G"
 def carried_out(engine: Engine, plan: RebalancePlan) -> None:
     """Make the moves of a plan one by one, as the daemon does."""
     for move in plan.moves:
-        decision = engine.move(move.container.id, move.pool_id, move.purpose)
+        decision = move.make(engine)
         assert isinstance(decision.result, Grant), decision.result
         assert decision.decided_by == move.purpose.value
         assert str(decision.pinning.cpus) == str(move.after.cpus)
@@ -101,7 +101,8 @@ def test_a_rule_is_mended_inside_of_a_pool() -> None:
 def test_a_rule_is_not_mended_by_leaving_one_that_must_be_with_its_owner(when: str) -> None:
     engine = engine_of(NODES, "cpuset:0")
     placed(engine, sheep := container_of("sheep", 0.5, apart(term("numa", "wolf"))))
-    placed(engine, container_of("lamb", 0.5, {"podAffinity": {when: [term("numa", "sheep")]}}))
+    rules = {"podAffinity": {when: [term("numa", "sheep")]}}
+    placed(engine, container_of("lamb", 0.5, rules, annotations=NEVER))
     here = {"pool-name.pinfold.dev/pod": engine.decisions[sheep.id].pool}
     placed(engine, container_of("wolf", 0.5, fails=True, annotations=here))
     assert engine.decisions[sheep.id].unmet
