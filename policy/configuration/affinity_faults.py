@@ -24,6 +24,7 @@ from .affinity_fields import (
     PoolAffinityFields,
     PoolTermFields,
     Profile,
+    Rack,
     RackLevel,
     TermFields,
     parse_share,
@@ -57,7 +58,7 @@ def affinity_faults(config: Config) -> Iterator[Fault]:
 
 
 def idle_rules(config: Config) -> Iterator[Fault]:
-    """Racks and profiles that say something, or nothing, and come to no rule."""
+    """Racks and profiles that come to no rule, or to rules that oppose each other."""
     for name, rack in config.racks.items():
         path: Path = ("racks", name)
         if not rack.levels:
@@ -71,10 +72,25 @@ def idle_rules(config: Config) -> Iterator[Fault]:
             if not written.enabled and written != RackLevel():
                 what = "accepted, but has no effect — write enabled: true beside it"
                 yield Fault((*path, level.value), what)
+        yield from _opposed_levels(path, rack)
     for index, profile in enumerate(config.profiles):
         if all(one in _WITHOUT_RULES for one in structs.astuple(profile.added_affinity)):
             what = "adds no rules — write addedAffinity: {podAntiAffinity: ..}, or leave it out"
             yield Fault(("profiles", index), what)
+
+
+def _opposed_levels(path: Path, rack: Rack) -> Iterator[Fault]:
+    """Levels at which a rack's pods are wanted together, and apart by what another one says."""
+    together = {level for level, _rules in rack.levels}
+    for outer, rules in rack.levels:
+        for level, _is_required in rules.inner_levels(outer):
+            if level in together:
+                name = f"enable{level.value.capitalize()}AntiAffinity"
+                what = (
+                    f"keeps its pods apart at {level.value}, where {'.'.join(map(str, path))}."
+                    f"{level.value} wants them together — write {name}: false"
+                )
+                yield Fault((*path, outer.value), what)
 
 
 def _profile(path: Path, profile: Profile) -> Iterator[Fault]:

@@ -20,6 +20,7 @@ from .term_text import (
     parse_spread,
     parse_term,
     parse_weight,
+    pattern_slips,
     pseudo_label_slips,
 )
 from .written_fields import WrittenFields, is_absent, unknown_field
@@ -143,6 +144,8 @@ class _Reader:
         term = written.term
         count = written.label_keys.count_with(term.selector, term.namespaces.selector)
         self._charge_requirements(node, count)
+        for what, fix in pattern_slips(term.namespaces):
+            self._advise(node, what, fix)
         return written
 
     def _read_pools(self, section: str, node: TextNode) -> None:

@@ -42,6 +42,21 @@ class LabelRequirement(Struct, frozen=True):
             return value is None or value not in self.values
         return (value is not None) is (operator is _EXISTS)
 
+    def follows_from(self, others: Iterable["LabelRequirement"]) -> bool:
+        """Whether it holds for all labels that fulfil these. O(values of all)."""
+        some = [one for one in others if one.key == self.key]
+        unwanted = {value for one in some if one.operator is _NOT_IN for value in one.values}
+        wanted = [{*one.values} for one in some if one.operator is _IN]
+        if wanted:
+            possible = wanted[0].intersection(*wanted[1:]) - unwanted
+            return all(self.holds({self.key: value}) for value in possible)
+        if any(one.operator is LabelOperator.DOES_NOT_EXIST for one in some):
+            return self.holds({})
+        if self.operator is _NOT_IN:
+            return unwanted.issuperset(self.values)
+        # Of other values there are always some, so that no list of them is enough.
+        return self.operator is _EXISTS and any(one.operator is _EXISTS for one in some)
+
     def __str__(self) -> str:
         match self.operator:
             case LabelOperator.IN if len(self.values) == 1:
@@ -84,6 +99,10 @@ class LabelSelector(Struct, frozen=True, dict=True):
             if not requirement.holds(labels):
                 return False
         return True
+
+    def includes(self, other: "LabelSelector") -> bool:
+        """Whether it matches all labels that the other one matches."""
+        return all(one.follows_from(other.requirements) for one in self.requirements)
 
     @cached_property
     def in_order(self) -> tuple[LabelRequirement, ...]:

@@ -28,6 +28,8 @@ _INNER: Final[Mapping[Level, frozenset[Level]]] = {
     Level.CORE: frozenset[Level](),
 }
 """Levels whose domains lie inside those of a level on almost every machine; NUMA and L3 differ."""
+_MAY_CROSS: Final = (Level.NUMA, Level.CLUSTER)
+"""A machine without clusters has L3 caches in their place, and those may span NUMA nodes."""
 _POOL_LEVELS: Final = {"socket": "socket", "die": "die", "NUMA node": "numa", "L3 cache": "l3"}
 _POOL: Final = re.compile(
     rf"(?:.*/)?(?P<noun>{'|'.join(_POOL_LEVELS)}) #(?P<label>[0-9]+(?:/[0-9]+)*)"
@@ -207,29 +209,39 @@ def _review_pair(
     one: RequiredTerm, other: RequiredTerm, owner: Container, nest: Nest | None
 ) -> Iterator[Problem]:
     is_added = not is_written(one.term) and not is_written(other.term)
-    if is_added or not _is_same_selection(one.term, other.term):
+    if is_added or not _are_of_one_scope(one.term, other.term):
         return
-    levels = one.term.level, other.term.level
     if one.is_anti is not other.is_anti:
         near, far = (other, one) if one.is_anti else (one, other)
+        if not _includes(far.term, near.term):
+            return
+        levels = near.term.level, far.term.level
         is_always = is_apart_inside(far.term.level, near.term.level)
-        if is_always or (nest is not None and nest(near.term.level, far.term.level)):
+        if is_always if nest is None else nest(*levels):
             told, against = (near, far) if is_written(near.term) else (far, near)
             where = "" if is_always else " on this machine"
             what = f"contradicts {against.term.text}: it can never hold together with it{where}"
             yield term_finding(told.term, owner, what, "leave one of them out", is_advice=False)
         return
-    if not is_written(one.term) or not is_written(other.term):
-        return
-    if levels[0] is levels[1]:
+    if is_written(one.term) and is_written(other.term):
+        yield from _review_alike(one, other, owner)
+
+
+def _review_alike(one: RequiredTerm, other: RequiredTerm, owner: Container) -> Iterator[Problem]:
+    """Advice about two rules to be with others, or two to keep apart, of which one is enough."""
+    is_same = one.term.selector == other.term.selector
+    if is_same and one.term.level is other.term.level:
         yield term_finding(other.term, owner, f"says the same as {one.term.text}", _LEAVE_OUT)
         return
     for outer, inner in ((one, other), (other, one)):
-        if inner.term.level in _INNER[outer.term.level]:
+        if is_apart_inside(outer.term.level, inner.term.level):
             # Those that keep apart at the wider level do so inside; those together inside, outside.
             idle, strong = (inner, outer) if one.is_anti else (outer, inner)
-            what = f"follows from {strong.term.text}"
-            yield term_finding(idle.term, owner, what, _LEAVE_OUT)
+            # With some of those meant it is also with one of all. While none of them is there and
+            # its own pod is meant the first rule asks for nothing, and the other one still may.
+            if is_same or (one.is_anti and _includes(strong.term, idle.term)):
+                yield term_finding(idle.term, owner, f"follows from {strong.term.text}", _LEAVE_OUT)
+                return
 
 
 def _review_terms(rules: PlacementRules, owner: Container) -> Iterator[Problem]:
@@ -312,15 +324,18 @@ def is_written(term: Term) -> bool:
 
 def is_apart_inside(apart: Level, level: Level) -> bool:
     """Whether those that keep apart at one level are never together at another one."""
-    return apart is level or level in _INNER[apart]
+    return apart is level or (level in _INNER[apart] and (apart, level) != _MAY_CROSS)
 
 
-def _is_same_selection(one: Term, other: Term) -> bool:
-    return (one.selector, one.namespaces, one.is_pod_scope) == (
-        other.selector,
-        other.namespaces,
-        other.is_pod_scope,
-    )
+def _are_of_one_scope(one: Term, other: Term) -> bool:
+    return (one.namespaces, one.is_pod_scope) == (other.namespaces, other.is_pod_scope)
+
+
+def _includes(wide: Term, narrow: Term) -> bool:
+    """Whether a term is about all that another one of the same scope is about."""
+    if wide.selector is None or narrow.selector is None:
+        return wide.selector is narrow.selector
+    return wide.selector.includes(narrow.selector)
 
 
 def term_finding(

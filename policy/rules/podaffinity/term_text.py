@@ -27,6 +27,7 @@ SPREAD_FIELDS: Final = (
     "minDomains",
 )
 _QOS_NAMES: Final = tuple(one.value for one in QosClass)
+_WILDCARDS: Final = frozenset("*?[")
 _WHEN_UNSATISFIABLE: Final = {"DoNotSchedule": True, "ScheduleAnyway": False}
 
 
@@ -123,6 +124,14 @@ def pseudo_label_slips(selector: LabelSelector | None) -> Iterator[tuple[str, st
             fix = f"did you mean {meant!r}?" if meant else "write it with its prefix, as a label"
             yield f"{key!r} is no pseudo-label, only a label of that name", fix
             break
+
+
+def pattern_slips(namespaces: NamespaceScope) -> Iterator[tuple[str, str]]:
+    """The first name of a namespace that is a pattern, which no name can be; and how to fix it."""
+    patterns = [name for name in namespaces.names if not _WILDCARDS.isdisjoint(name)]
+    if patterns:
+        what = f"{quoted(min(patterns))} is a pattern, and no namespace has such a name"
+        yield what, "write the names, or a namespaceSelector: {} means all"
 
 
 def _parse_level(fields: WrittenFields) -> Level:

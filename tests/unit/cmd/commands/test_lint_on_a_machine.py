@@ -62,6 +62,21 @@ def test_rules_that_contradict_each_other_on_a_machine_alone_are_told(
         assert "together with it on this machine — leave one of them out" in one
 
 
+@pytest.mark.parametrize(
+    ("machine", "is_told"),
+    [
+        pytest.param(FOUR_NODES, False, id="no clusters, and an L3 cache spans two NUMA nodes"),
+        pytest.param("numa:2 l3:1 cluster:2 core:2", True, id="clusters inside NUMA nodes"),
+        pytest.param("", False, id="no machine is known"),
+    ],
+)
+def test_a_cluster_can_be_wider_than_a_numa_node(machine: str, *, is_told: bool) -> None:
+    near, apart = ({FIELD: [{**DB, "topologyKey": level}]} for level in ("cluster", "numa"))
+    text = pod({"podAffinity": near, "podAntiAffinity": apart}, 1)
+    found = lint(text, *(("--machine", machine) if machine else ()))
+    assert sum("contradicts" in one for one in found) == is_told
+
+
 FAILS = '"on-unsatisfiable.pinfold.dev/pod": "fail"'
 ON_THEM = ("--machine", FOUR_NODES)
 BESIDE_C0 = {"labelSelector": {"matchLabels": {"container.name": "c0"}}, "scope": "pod"}

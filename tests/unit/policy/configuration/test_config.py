@@ -798,6 +798,10 @@ def test_every_configuration_of_the_given_scenarios_is_read() -> None:
 LEAVES_ALONE = "no level is enabled, so it has no rules — write one, as in numa: {enabled: true}"
 NO_EFFECT = "accepted, but has no effect — write enabled: true beside it"
 NO_RULES = "adds no rules — write addedAffinity: {podAntiAffinity: ..}, or leave it out"
+OPPOSED = (
+    "keeps its pods apart at numa, where racks.a.numa wants them together"
+    " — write enableNumaAntiAffinity: false"
+)
 KEPT_APART = "podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [TERM]}".replace(
     "TERM", "{labelSelector: {}, topologyKey: numa}"
 )
@@ -818,6 +822,22 @@ KEPT_APART = "podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: 
             id="one level of two that is not enabled",
         ),
         pytest.param("racks: {a: {socket: {enabled: true}}}", [], id="a rack with rules"),
+        pytest.param(
+            "racks: {a: {socket: {enabled: true}, numa: {enabled: true}}}",
+            [f"racks.a.socket: {OPPOSED}"],
+            id="together on a NUMA node, and each on one of its own by the default of sockets",
+        ),
+        pytest.param(
+            "racks: {a: {numa: {enabled: true, enableNumaAntiAffinity: true}}}",
+            [f"racks.a.numa: {OPPOSED}"],
+            id="together and apart at one level",
+        ),
+        pytest.param(
+            "racks: {a: {socket: {enabled: true, enableNumaAntiAffinity: false},"
+            " numa: {enabled: true}}}",
+            [],
+            id="together at two levels",
+        ),
         pytest.param("profiles: [{name: a}]", [f"profiles[0]: {NO_RULES}"], id="an empty profile"),
         pytest.param(
             "profiles: [{name: a, addedAffinity: {podAffinity: {}, poolAffinity: {}}}]",

@@ -44,6 +44,9 @@ topologySpread:
 """
 
 
+MEANT = "labelSelector: {}, topologyKey: numa"
+
+
 def test_an_annotation_is_read_into_rules() -> None:
     _, rules, problems = rules_of(EXAMPLE)
     assert problems == ()
@@ -333,6 +336,15 @@ def test_levels_are_named_shortly_or_in_full() -> None:
             _, rules, problems = rules_of(text)
             assert [one.term.level for one in rules.required] == [level]
             assert problems == ()
+
+
+def test_patterns_where_names_of_namespaces_belong_are_told() -> None:
+    for names, told in (("[shop]", ""), ("[shop, 'team-*']", "'team-*'"), ("['a?', '*']", "'*'")):
+        _, rules, problems = rules_of(affinity(f"{MEANT}, namespaces: {names}"))
+        assert len(rules.required) == 1
+        assert len(problems) == bool(told)
+        for problem in problems:
+            assert f"{told} is a pattern, and no namespace has such a name" in problem
 
 
 def test_scope_pod_is_about_siblings() -> None:

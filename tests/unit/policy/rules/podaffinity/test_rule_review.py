@@ -61,6 +61,7 @@ def test_rules_that_follow_from_others_are_redundant() -> None:
 
 def test_nothing_follows_between_levels_that_need_not_nest() -> None:
     assert of_pod(apart=f"{WEB}, topologyKey: numa\n{WEB}, topologyKey: l3") == []
+    assert of_pod(apart=f"{WEB}, topologyKey: numa\n{WEB}, topologyKey: cluster") == []
 
 
 @pytest.mark.parametrize(
@@ -302,6 +303,8 @@ def test_rules_about_others_are_not_compared() -> None:
         ("l3", "socket", True),
         ("numa", "core", False),
         ("numa", "l3", False),
+        # Without clusters it is L3 caches, which span NUMA nodes on some machines.
+        ("cluster", "numa", False),
     ],
 )
 def test_a_contradiction_is_a_fault(near: str, apart: str, *, is_contradiction: bool) -> None:
@@ -309,6 +312,52 @@ def test_a_contradiction_is_a_fault(near: str, apart: str, *, is_contradiction: 
     assert len(found) == int(is_contradiction)
     for one in found:
         assert one.startswith("affinity.pinfold.dev/pod of default/pod/main:3:0: contradicts")
+
+
+def test_a_machine_whose_caches_span_sockets_has_the_last_word() -> None:
+    text = rules(near=f"{WEB}, topologyKey: l3", apart=f"{WEB}, topologyKey: socket")
+    pod = [container("main", annotations={"affinity.pinfold.dev/pod": text})]
+    assert not list(reviewed_rules(pod, Config(), lambda inner, outer: inner is outer))
+    (found,) = reviewed_rules(pod, Config(), lambda _inner, _outer: True)
+    assert "it can never hold together with it — leave" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("apart", "is_contradiction"),
+    [
+        pytest.param("labelSelector: {}", True, id="to everybody"),
+        pytest.param(
+            "labelSelector: {matchExpressions: [{key: app, operator: NotIn, values: [db]}]}",
+            True,
+            id="to all but others",
+        ),
+        pytest.param(
+            "labelSelector: {matchLabels: {app: web, tier: gold}}", False, id="to some of them"
+        ),
+        pytest.param(
+            "labelSelector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}",
+            False,
+            id="to all but them",
+        ),
+        pytest.param("labelSelector: {}, scope: pod", False, id="to its own pod"),
+    ],
+)
+def test_nobody_can_be_with_one_of_whom_it_keeps_apart_from_all(
+    apart: str, *, is_contradiction: bool
+) -> None:
+    found = of_pod(near=f"{WEB}, topologyKey: l3", apart=f"{apart}, topologyKey: l3")
+    assert sum("contradicts" in one for one in found) == int(is_contradiction)
+
+
+def test_anti_affinity_to_some_follows_from_that_to_all() -> None:
+    terms = f"{WEB}, topologyKey: core\nlabelSelector: {{}}, topologyKey: numa"
+    (found,) = of_pod(apart=terms)
+    assert "3:0: follows from anti-affinity at numa to everything" in found
+    (found,) = of_pod(apart=terms.replace("core", "numa"))
+    assert "3:0: follows from anti-affinity at numa to everything" in found
+    # Of the wider level none follows, and to be with one of all is not asked for by the other.
+    assert of_pod(apart=terms.replace("core", "socket")) == []
+    assert not any("follows" in one for one in of_pod(near=terms))
 
 
 def test_several_required_affinities_differ_under_strict() -> None:
