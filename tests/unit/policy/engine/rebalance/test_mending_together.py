@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.joint_replacement import COMPANY_MAX
@@ -342,6 +343,17 @@ def test_the_first_move_is_promised_with_all_that_follow_it() -> None:
         assert broken_promise(engine.snapshot(), steps) == ""
         move.make(engine)
         unmet_after(engine, move.container.id)
+
+
+def test_the_last_of_some_is_promised_where_it_mends_nothing_itself() -> None:
+    engine = paired()
+    main, side = rebalance(engine.snapshot()).moves
+    rest = rebalance(engine.snapshot()).moves
+    for first in (main, replace(main, mends=())):
+        moves = (first, replace(side, mends=()), *rest)
+        assert needed_moves(moves)[:2] == moves[:2]
+    assert needed_moves(moves[:2]) == moves[:2]
+    assert needed_moves(()) == ()
 
 
 def test_the_first_is_not_moved_where_the_next_cannot_follow_by_now() -> None:
