@@ -32,8 +32,8 @@ class BackgroundRebalance:
         self._log = log
         self._clock = clock
         self._budget = MoveBudget(_HOUR)
-        self._settled: dict[ContainerId, Grant] | None = None
-        """The grants in which no move was worth it."""
+        self._settled: tuple[dict[ContainerId, Grant], int] | None = None
+        """The grants in which no move was worth it, and how many might have been made."""
 
     def look(self) -> None:
         """Make the moves that are worth it and in the budget; none unless it is configured."""
@@ -42,14 +42,19 @@ class BackgroundRebalance:
         if not left:
             return
         try:
-            snapshot = self._snapshot()
-            if dict(snapshot.grants) != self._settled:
-                self._rebalance(
-                    snapshot, min(left, _MOVES_AT_ONCE), moves_exclusive=settings.move_exclusive
-                )
+            snapshot, moves = self._snapshot(), min(left, _MOVES_AT_ONCE)
+            if not self._is_settled(snapshot, moves):
+                self._rebalance(snapshot, moves, moves_exclusive=settings.move_exclusive)
         except TimeoutError:
             # The policy is busy: there is a next time.
             self._log.debug("%s", fields(event="rebalance", stopped="the policy is busy"))
+
+    def _is_settled(self, snapshot: Snapshot, moves: int) -> bool:
+        """Whether so many moves are known to be for nothing: some go together, or not at all."""
+        if self._settled is None:
+            return False
+        grants, most = self._settled
+        return moves <= most and dict(snapshot.grants) == grants
 
     def _rebalance(self, snapshot: Snapshot, moves: int, *, moves_exclusive: bool) -> None:
         # Most nodes never rebalance, and need not have it in memory.
@@ -64,7 +69,7 @@ class BackgroundRebalance:
         )
         plan = rebalance(snapshot, limits)
         if not plan.moves:
-            self._settled = dict(snapshot.grants)
+            self._settled = dict(snapshot.grants), moves
             return
         made, stopped = 0, ""
         for number, move in enumerate(plan.moves):

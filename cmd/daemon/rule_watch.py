@@ -38,14 +38,14 @@ class RuleWatch:
         """The owners of rules that do not hold, and when each is to be moved."""
         self._told: dict[ContainerId, str] = {}
         """The last reason why each of them stays where it is."""
-        self._with_followers: set[ContainerId] = set()
+        self._with_followers: list[ContainerId] = []
         """Owners that are to go together with others, which takes long to plan."""
         self._budget = MoveBudget(_MINUTE)
 
     def look(self) -> None:
         """Have the policy look at the rules, and move whose grace period is over."""
         while self._with_followers:
-            self._plan(self._with_followers.pop())
+            self._plan(self._with_followers.pop(0))
         self._plugin.owner.submit("rules required during execution", self._look)
 
     def _look(self) -> None:
@@ -70,7 +70,8 @@ class RuleWatch:
         policy = self._plugin.events.policy
         company = company_of(policy, container_id) if container_id in policy.grants else ()
         if 1 < len(company) <= policy.config.during_execution.moves_per_minute:
-            self._with_followers.add(container_id)
+            if container_id not in self._with_followers:
+                self._with_followers.append(container_id)
         else:
             self._make(container_id, [JointStep(container_id)])
 

@@ -277,11 +277,8 @@ class Mending:
                 has_moved = bool(found)
                 steps += found
         legal = [*takewhile(lambda one: not one.breaks, steps)]
-        mending = (
-            number for number, one in enumerate(legal, start=1) if one.mends and not one.awaited
-        )
         chosen = len(way.steps) if len(way.steps) <= len(legal) else 0
-        kept = max(chosen, *mending, 0)
+        kept = max(chosen, _mending_length(legal))
         if kept < len(steps):
             steps = steps[:kept]
             trial = self._made(steps)
@@ -361,6 +358,16 @@ def _places(engine: Engine) -> frozenset[tuple[ContainerId, PoolId, int]]:
         (one, grant.pool_id, grant.within.mask if grant.within else 0)
         for one, grant in engine.grants.items()
     )
+
+
+def _mending_length(steps: Sequence[RouteStep]) -> int:
+    """The number of steps up to the last that mends; with all that come after one of these."""
+    length, mends = 0, False
+    for number, one in enumerate(steps, start=1):
+        mends |= bool(one.mends)
+        if mends and not one.awaited:
+            length, mends = number, False
+    return length
 
 
 def _unmet_count(engine: Engine) -> int:

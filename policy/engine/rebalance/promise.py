@@ -70,13 +70,15 @@ def needed_moves(moves: Sequence[RebalanceMove]) -> Sequence[RebalanceMove]:
 
     A move that mends a rule, or gains something, needs no others but those that it awaits.
     """
-    total = 0
+    total, mends = 0, False
     for number, move in enumerate(moves[:NEEDED_MAX], start=1):
         total += move.gain
-        if not move.awaited and (total > 0 or move.mends):
+        mends |= bool(move.mends)
+        # The last of some that go together may mend nothing that the first of them does not.
+        if not move.awaited and (total > 0 or mends):
             return moves[:number]
     # It is for no wish of containers: parts of cpus become whole ones, say.
-    return moves[:1]
+    return moves[: 1 + len(moves[0].awaited)] if moves else moves
 
 
 def _moved_reason(

@@ -89,8 +89,8 @@ class StandingRules:
         self._firm = Counter[str]()
         """How many rules never give way for some owner, by namespace."""
         self._lasting: dict[ContainerId, None] = {}
-        self._wants_others: set[ContainerId] = set()
-        self.wants_others: Collection[ContainerId] = self._wants_others
+        self._wants_others: dict[ContainerId, None] = {}
+        self.wants_others: Collection[ContainerId] = self._wants_others.keys()
         """Containers that must be with others, also where that does not count for newcomers."""
         self.near_levels = Counter[Level]()
         """How many of them there are for each level at which they must."""
@@ -134,7 +134,7 @@ class StandingRules:
         if rules.are_lasting:
             self._lasting[owner.id] = None
         if rules.near_levels:
-            self._wants_others.add(owner.id)
+            self._wants_others[owner.id] = None
             self.near_levels.update(rules.near_levels)
         for one in rules.spread:
             if one.is_required:
@@ -202,7 +202,7 @@ class StandingRules:
         self._doubt()
         self._lasting.pop(owner_id, None)
         if rules.near_levels:
-            self._wants_others.discard(owner_id)
+            self._wants_others.pop(owner_id, None)
             self.near_levels -= Counter(rules.near_levels)
         spreading = self._spreading.pop(owner_id, None)
         if spreading is not None:
@@ -285,7 +285,7 @@ class StandingRules:
         found: dict[_GroupName, StandingRule] = {}
         names = self._labels.keys()
         keys = [sought_keys(one, container_labels(one), names) for one in containers]
-        for key in {one for some in keys for one in some}:
+        for key in dict.fromkeys(one for some in keys for one in some):
             found.update(self._requiring_index.get(key, {}))
         return found.values()
 

@@ -26,16 +26,20 @@ ANTI = "podAntiAffinity", "wolf"
 AFFINITY = "podAffinity", "main"
 
 
-def run_ruled(node: AskedNode, name: str, rule: tuple[str, str] | None, **annotations: str) -> None:
+def run_ruled(
+    node: AskedNode,
+    name: str,
+    rule: tuple[str, str] | None,
+    when: str = "requiredDuringSchedulingIgnoredDuringExecution",
+    **annotations: str,
+) -> None:
     """Start a pod with a required rule at sockets about the pods of another name."""
     pod = burstable(name, 500)
     told = {f"{key.replace('_', '-')}.pinfold.dev/pod": text for key, text in annotations.items()}
     if rule is not None:
         kind, about = rule
         one = {"topologyKey": "socket", "labelSelector": {"matchLabels": {"app": about}}}
-        told["affinity.pinfold.dev/pod"] = json.dumps(
-            {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [one]}}
-        )
+        told["affinity.pinfold.dev/pod"] = json.dumps({kind: {when: [one]}})
     node.run(replace(pod, labels={"app": name}, annotations={**pod.annotations, **told}))
 
 
@@ -168,3 +172,29 @@ def test_one_that_was_left_on_the_way_follows_with_the_next_plan(node: AskedNode
     assert lines_of(run)[-1] == "made: 1 move of 1"
     assert pools(node) == {**here, "side": here["main"]}
     assert problems(node) == set()
+
+
+def test_a_plan_ends_where_the_daemon_has_mended_the_rest_by_itself(tmp_path: Path) -> None:
+    """Whose rules are required during execution follows by itself, here at once."""
+    node = AskedNode(tmp_path, duringExecution={"gracePeriod": "0s"})
+    node.start()
+    try:
+        run_ruled(node, "main", ANTI)
+        run_ruled(node, "side", AFFINITY, when="requiredDuringSchedulingRequiredDuringExecution")
+        told = {"pool_name": pools(node)["main"], "move": "never", "on_unsatisfiable": "fail"}
+        run_ruled(node, "wolf", None, **told)
+        moves = moves_of(node)
+        there = moves[0].after.pool
+        assert moved(node, *moves) == ""
+        assert problems(node) == {"side"}
+        for _ in range(2):
+            node.daemon.rules.look()
+            node.settle()
+        assert {pools(node)[one] for one in ("main", "side")} == {there}
+        assert moved(node, *moves[1:]) == f"it is in {there} by now"
+        assert problems(node) == set()
+        run = rebalance(node, "--apply")
+        assert (run.exit_code, lines_of(run)[-1]) == (0, "made: 0 moves of 0")
+        node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+    finally:
+        node.stop()

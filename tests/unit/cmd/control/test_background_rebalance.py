@@ -1,5 +1,6 @@
 """The background rebalance: what it moves, and what it leaves alone."""
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -34,6 +35,15 @@ class Node:
         self.rebalance.look()
         self.paper.settle()
         return self.paper.grant(fan_name).pool_id == self.paper.grant(friend).pool_id
+
+
+def run_ruled(paper: PaperNode, name: str, kind: str, about: str) -> None:
+    """Start a pod with a required rule at sockets about the pods of another name."""
+    pod = burstable(name, 500)
+    one = {"topologyKey": "socket", "labelSelector": {"matchLabels": {"app": about}}}
+    rule = {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [one]}}
+    texts = {**pod.annotations, "affinity.pinfold.dev/pod": json.dumps(rule)}
+    paper.run(replace(pod, labels={"app": name}, annotations=texts))
 
 
 @pytest.fixture(name="node_with")
@@ -86,6 +96,31 @@ def test_no_more_are_moved_in_an_hour_than_the_budget_allows(
     assert not node.look("shop", "store")
     node.now += HOUR
     assert node.look("shop", "store")
+
+
+def test_some_who_go_together_wait_until_the_budget_is_for_all_of_them(
+    node_with: Callable[..., Node],
+) -> None:
+    node = node_with(movesPerHour=2)
+    node.run_friends()
+    assert node.look(), "one move is spent"
+    node.paper.remove("db")
+    node.paper.remove("web")
+    run_ruled(node.paper, "main", "podAntiAffinity", "wolf")
+    run_ruled(node.paper, "side", "podAffinity", "main")
+    here = node.paper.grant("main").pool_id
+    assert node.paper.grant("side").pool_id == here
+    pool = node.paper.daemon.engine.tree.pools[here].name
+    keys = {"pool-name": pool, "move": "never", "on-unsatisfiable": "fail"}
+    wolf = burstable("wolf", 500)
+    told = {f"{key}.pinfold.dev/pod": value for key, value in keys.items()}
+    node.paper.run(replace(wolf, labels={"app": "wolf"}, annotations={**wolf.annotations, **told}))
+    assert node.paper.grant("wolf").pool_id == here
+    assert node.look("main", "side")
+    assert node.paper.grant("main").pool_id == here, "the other one is not enough for two"
+    node.now += HOUR
+    assert node.look("main", "side")
+    assert node.paper.grant("main").pool_id != here
 
 
 def test_who_refuses_to_be_moved_is_left_alone(node_with: Callable[..., Node]) -> None:

@@ -344,6 +344,30 @@ def test_the_first_move_is_promised_with_all_that_follow_it() -> None:
         unmet_after(engine, move.container.id)
 
 
+@pytest.mark.parametrize("budget", [NO_LIMIT, MANY], ids=["few", "many"])
+def test_some_go_together_where_the_last_of_them_mends_nothing(budget: RebalanceBudget) -> None:
+    """It is one of two in the way of a rule, and is not alone either where it is."""
+    others = [full(1, 4), full(2, 4)]
+    stay = [
+        container_of("other", 0.2, app="main", annotations=NEVER),
+        container_of("imp", 0.2, app="side", annotations=NEVER),
+        container_of("den", 0.2, apart(term("numa", "side")), annotations=NEVER),
+    ]
+    engine = engine_of(NODES, "cpuset:0")
+    for one in (*others, container_of("main", 0.2, FROM_WOLVES), *stay):
+        placed(engine, one)
+    placed(engine, container_of("side", 0.2, beside("main")))
+    placed(engine, wolf(0))
+    for one in others:
+        engine.remove(one.id)
+    main, side = moves = rebalance(engine.snapshot(), budget).moves
+    assert names(moves) == ["main", "side"]
+    assert [len(main.mends), len(main.awaited), len(side.mends)] == [1, 1, 0]
+    assert needed_moves(moves) == moves
+    assert broken_promise(engine.snapshot(), promised(moves, engine)) == ""
+    carried_out(engine, moves)
+
+
 def test_the_first_is_not_moved_where_the_next_cannot_follow_by_now() -> None:
     engine = paired(cpu=1.5)
     moves = rebalance(engine.snapshot()).moves

@@ -48,6 +48,24 @@ def test_who_wants_others_does_so_as_long_as_it_is_there() -> None:
     assert not standing.wants_others
 
 
+def test_who_wants_others_is_named_in_the_order_in_which_they_came() -> None:
+    """Of very many the first ones are looked at first: a set has another order each time."""
+    owners = [container_of(f"owner{number * 7 % 40}") for number in range(40)]
+    standing = owned_by(*owners, is_anti=False)
+    assert [*standing.wants_others] == [one.id for one in owners]
+
+
+def test_rules_that_require_somebody_are_found_in_one_order() -> None:
+    about = [container_of(f"pod{number * 7 % 40}") for number in range(40)]
+    standing = StandingRules()
+    for number in range(40):
+        selector = LabelSelector.equals(app=f"pod{number}")
+        rule = RequiredTerm(term=Term(level=Level.CORE, selector=selector), is_anti=False)
+        standing.add(container_of(f"owner{number}"), PlacementRules(required=(rule,)))
+    found = [one.rule.term.selector for one in standing.requiring(about)]
+    assert found == [LabelSelector.equals(app=one.pod.labels["app"]) for one in about]
+
+
 def test_a_container_whose_labels_changed_is_looked_up_anew() -> None:
     standing = owned_by(container_of("first"), is_anti=True)
     assert standing.matching(container_of("one", app="quiet"))
