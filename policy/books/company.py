@@ -45,7 +45,7 @@ def affinity_of(
     return list(zip(wanted, places, strict=True))
 
 
-def company_of(
+def wanted_company(
     container: Container, rules: PlacementRules, books: Books, whereabouts: Whereabouts
 ) -> Sequence[Company]:
     """The company of a container: those outside its pen whom its required affinity is about."""

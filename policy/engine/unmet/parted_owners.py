@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ....topology.sets.cpuset import NO_CPUS, CpuSet
 from ...books.books import Books
-from ...books.company import Company, beside, company_of
+from ...books.company import Company, beside, wanted_company
 from ...books.whereabouts import Whereabouts
 from ...model.container import Container, ContainerId
 from ...model.grant import Grant, Refusal
@@ -127,7 +127,7 @@ class PartedOwners:
             known[pen_id] = Whereabouts(books, pen_id)
         for one in members:
             container, rules = self._roster.containers[one], self._roster.classified[one].placement
-            found += company_of(container, rules, books, known[pen_id])
+            found += wanted_company(container, rules, books, known[pen_id])
         return found
 
 

@@ -43,17 +43,22 @@ def run_ruled(
     node.run(replace(pod, labels={"app": name}, annotations={**pod.annotations, **told}))
 
 
+def run_all(node: AskedNode, **side: str) -> None:
+    """Start a pod, one that must be with it (`side`: see `run_ruled`), and one that it flees."""
+    run_ruled(node, "main", ANTI)
+    run_ruled(node, "side", AFFINITY, **side)
+    here = pools(node)
+    assert here["main"] == here["side"]
+    told = {"pool_name": here["main"], "move": "never", "on_unsatisfiable": "fail"}
+    run_ruled(node, "wolf", None, **told)
+
+
 @pytest.fixture(name="node")
 def fixture_node(tmp_path: Path) -> Generator[AskedNode]:
     """A container to which one came that it must not be with, and one that must be with it."""
     node = AskedNode(tmp_path)
     node.start()
-    run_ruled(node, "main", ANTI)
-    run_ruled(node, "side", AFFINITY)
-    here = pools(node)
-    assert here["main"] == here["side"]
-    told = {"pool_name": here["main"], "move": "never", "on_unsatisfiable": "fail"}
-    run_ruled(node, "wolf", None, **told)
+    run_all(node)
     yield node
     node.stop()
 
@@ -147,10 +152,7 @@ def test_nobody_is_moved_first_where_the_next_may_not_be_moved(tmp_path: Path) -
     node = AskedNode(tmp_path)
     node.start()
     try:
-        run_ruled(node, "main", ANTI)
-        run_ruled(node, "side", AFFINITY, exclusive="1")
-        told = {"pool_name": pools(node)["main"], "move": "never", "on_unsatisfiable": "fail"}
-        run_ruled(node, "wolf", None, **told)
+        run_all(node, exclusive="1")
         snapshot = saved_engine(node.client.state(), MACHINE).snapshot()
         assert planned(snapshot).moves == ()
         moves = planned(snapshot, RebalanceBudget(moves_exclusive=True)).moves
@@ -179,10 +181,7 @@ def test_a_plan_ends_where_the_daemon_has_mended_the_rest_by_itself(tmp_path: Pa
     node = AskedNode(tmp_path, duringExecution={"gracePeriod": "0s"})
     node.start()
     try:
-        run_ruled(node, "main", ANTI)
-        run_ruled(node, "side", AFFINITY, when="requiredDuringSchedulingRequiredDuringExecution")
-        told = {"pool_name": pools(node)["main"], "move": "never", "on_unsatisfiable": "fail"}
-        run_ruled(node, "wolf", None, **told)
+        run_all(node, when="requiredDuringSchedulingRequiredDuringExecution")
         moves = moves_of(node)
         there = moves[0].after.pool
         assert moved(node, *moves) == ""
