@@ -46,9 +46,11 @@ def command(
 
 
 def chosen_config(path: str | None) -> LoadedConfig:
-    """The configuration of a file with its drop-ins, or the built-in one.
+    """The configuration of a file or pipe with its drop-ins, or the built-in one.
 
     This node's own configuration in /etc is not looked at: the same command gives the same answer
     everywhere. Raises `ConfigError`.
     """
-    return LoadedConfig(config=Config()) if path is None else load_config(Path(path))
+    if path is None:
+        return LoadedConfig(config=Config())
+    return load_config(Path(path), may_be_pipe=True)

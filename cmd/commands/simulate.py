@@ -157,7 +157,8 @@ def command(
     refused = [] if allow_refusals else [one for result in results for one in result.refusals]
     if refused:
         many = "1 container is" if len(refused) == 1 else f"{len(refused)} containers are"
-        click.echo(f"{many} refused — accept that with --allow-refusals", err=True)
+        message = f"pinfold simulate: {many} refused — accept that with --allow-refusals"
+        click.echo(message, err=True)
     return int(bool(refused) or any(result.has_failed for result in results))
 
 

@@ -4,6 +4,7 @@ import os
 import stat
 import sys
 from collections.abc import Mapping, Sequence
+from os.path import samestat
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +44,7 @@ def load_config(
     settings: Sequence[str] = (),
     default_path: Path = DEFAULT_PATH,
     default_drop_ins: Path = DEFAULT_DROP_INS,
+    may_be_pipe: bool = False,
 ) -> LoadedConfig:
     """The configuration of a file, its drop-ins, the environment and settings, in this order.
 
@@ -57,7 +59,8 @@ def load_config(
     is_readable = True
     for source in sources:
         try:
-            documents.append(parse_config_document(read_file(source), str(source)))
+            text = read_file(source, may_be_pipe=may_be_pipe, may_be_null=True)
+            documents.append(parse_config_document(text, str(source)))
         except ConfigFileError as error:
             is_readable = False
             documents.append(faulty_document(str(source), str(error)))
@@ -118,15 +121,21 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def read_file(path: Path, *, may_be_pipe: bool = False) -> str:
-    """The text of a regular file of at most `MAX_BYTES`. Raises `ConfigFileError`."""
+def read_file(path: Path, *, may_be_pipe: bool = False, may_be_null: bool = False) -> str:
+    """The text of a regular file of at most `MAX_BYTES`. Raises `ConfigFileError`.
+
+    The null device, where it will do, is an empty file.
+    """
     try:
         with open(path, "rb", opener=_open_at_once) as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if may_be_pipe and stat.S_ISFIFO(mode):
+            found = os.fstat(file.fileno())
+            if may_be_pipe and stat.S_ISFIFO(found.st_mode):
                 # Read to its end, as standard input; one that nobody writes to is at its end.
                 os.set_blocking(file.fileno(), True)
-            elif not stat.S_ISREG(mode):
+            elif not (
+                stat.S_ISREG(found.st_mode)
+                or (may_be_null and samestat(found, os.stat(os.devnull)))
+            ):
                 raise ConfigFileError(f"{path}: not a regular file — name a readable file")
             content = file.read(MAX_BYTES + 1)
     except OSError as error:

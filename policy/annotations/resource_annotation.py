@@ -26,6 +26,8 @@ from ..text.quantity import parse_bytes, parse_milli, parse_page_bytes
 from .annotation_keys import RESOURCES_KEY
 
 _ALIKE: Final = "write what the pod's containers ask for, or leave it out"
+_FORM: Final = 'write {"containers": {"NAME": {"requests": {"cpu": "1"}}}}'
+_AMOUNTS: Final = "write it as in '750m' or '1Gi'"
 
 
 class ClaimError(ConfigError):
@@ -82,7 +84,7 @@ def parse_claim(text: str, container: str) -> ResourceClaim | None:
     try:
         document: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"not JSON: {error}") from error
+        raise ConfigError(f"not JSON: {error} — {_FORM}") from error
     pod = _mapping(document, "the text")
     for group in ("containers", "initContainers"):
         containers = _mapping(pod.get(group), group)
@@ -190,7 +192,7 @@ def _amount(amounts: Mapping[str, object], key: str) -> int | None:
         return None
     value = amounts[key]
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ConfigError(f"{quoted(key)}: {quoted(str(value))} is not an amount")
+        raise ConfigError(f"{quoted(key)}: {quoted(str(value))} is not an amount — {_AMOUNTS}")
     try:
         return (parse_milli if key == "cpu" else parse_bytes)(str(value))
     except ConfigError as error:
@@ -201,5 +203,5 @@ def _mapping(value: object, what: str) -> Mapping[str, object]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ConfigError(f"{what}: {quoted(str(value))} is not a JSON object")
+        raise ConfigError(f"{what}: {quoted(str(value))} is not a JSON object — {_FORM}")
     return cast("Mapping[str, object]", value)

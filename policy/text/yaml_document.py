@@ -247,7 +247,7 @@ class _Reader:
         seen: dict[str, int] = {}
         for key_node, value_node in node.entries:
             if key_node.tag in (MAPPING, SEQUENCE):
-                self._fault(key_node, path, "a key must be plain text")
+                self._fault(key_node, path, "a key must be plain text — write a name")
                 continue
             # The text itself, so that keys such as `on` or `1` stay what was written.
             key = key_node.value

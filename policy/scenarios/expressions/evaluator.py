@@ -64,7 +64,9 @@ def check_expression(source: str) -> None:
 
 def _parse(source: str) -> ast.Expression:
     if len(source) > MAX_SOURCE:
-        raise EvaluatorError(f"the expression has more than {MAX_SOURCE} characters")
+        raise EvaluatorError(
+            f"the expression has more than {MAX_SOURCE} characters — write several"
+        )
     try:
         with warnings.catch_warnings():
             # The parser warns of unknown escapes and the like on the process's standard error.
@@ -76,7 +78,7 @@ def _parse(source: str) -> ast.Expression:
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         raise EvaluatorError(f"not an expression: {error or 'nested too deep'}") from error
     if sum(1 for _ in ast.walk(tree)) > MAX_PARTS:
-        raise EvaluatorError(f"the expression has more than {MAX_PARTS} parts")
+        raise EvaluatorError(f"the expression has more than {MAX_PARTS} parts — write several")
     return tree
 
 

@@ -312,6 +312,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "bool": _bool,
     "disjoint_sets": disjoint_sets,
     "enumerate": _enumerate,
+    "frozenset": _set,
     "int": _int,
     "len": _len,
     "list": _list,
@@ -353,7 +354,7 @@ METHODS: Final[Mapping[str, Mapping[str, Function]]] = {
     },
     "list": {"count": _count, "index": _index},
     "tuple": {"count": _count, "index": _index},
-    "mapping": {"get": _get, "items": _items, "keys": elements, "values": _values},
+    "mapping": {"get": _get, "items": _items, "keys": _set, "values": _values},
 }
 
 COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {

@@ -294,9 +294,8 @@ def test_a_refused_container_is_status_1(
     result = run("-", "--machine", SPEC, "-o", output, *arguments, text=text)
     assert result.exit_code == status
     is_told = not expected and not arguments
-    assert (
-        "1 container is refused — accept that with --allow-refusals" in result.stderr
-    ) is is_told
+    message = "pinfold simulate: 1 container is refused — accept that with --allow-refusals\n"
+    assert (message in result.stderr) is is_told
     if output != "json" and not expected:
         assert "step 0: default/p/c refused: no pool has room" in result.stdout
 

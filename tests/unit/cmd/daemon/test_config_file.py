@@ -253,6 +253,17 @@ def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
             read_file(path)
 
 
+def test_the_null_device_is_an_empty_configuration() -> None:
+    assert load_config(Path("/dev/null")).config == Config()
+
+
+def test_a_configuration_may_come_out_of_a_pipe_where_its_reader_can_wait() -> None:
+    with subprocess.Popen(["echo", "pinCPU: false"], stdout=PIPE) as one:
+        assert one.stdout is not None
+        path = Path(f"/dev/fd/{one.stdout.fileno()}")
+        assert not load_config(path, may_be_pipe=True).config.pin_cpu
+
+
 def test_a_pipe_that_a_shell_made_of_a_command_is_read_to_its_end() -> None:
     text = "# a comment\n" * 5000
     with subprocess.Popen([sys.executable, "-c", f"print({text!r}, end='')"], stdout=PIPE) as one:

@@ -86,6 +86,7 @@ def test_what_cannot_be_read_is_left_out_and_reported(text: str, complaint: str)
     assert found == ONE_CPU
     assert told.startswith("noderesource.dev/resources of default/shop/web: ")
     assert complaint in told
+    assert " — " in told
     assert len(told) < 400
 
 

@@ -185,6 +185,7 @@ spec:
         pytest.param("- pinCPU", 1, "expected a mapping", id="a list as the whole file"),
         pytest.param("pinCPU: !!python/name:os.system x", 1, "is not accepted", id="a tag"),
         pytest.param("agent: &a {}\nlog:\n  <<: *a", 3, "merge keys", id="a merge key"),
+        pytest.param("agent: {{}: 1}", 1, "plain text — write a name", id="a key that is none"),
         pytest.param("pinCPU: true\nagent: ]", 2, "not valid YAML", id="not YAML at all"),
         pytest.param(
             "agent: &x {x: *x}", 1, "alias 'x' of an unknown anchor", id="an alias inside itself"

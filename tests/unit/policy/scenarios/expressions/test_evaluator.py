@@ -50,6 +50,11 @@ NAMES: dict[str, Value] = {
         pytest.param("'cpu7'.removeprefix('cpu') == '7'", id="a method of text"),
         pytest.param("cpus['a'].issuperset({'cpu0'})", id="a method of sets"),
         pytest.param("list(cpus.keys())[0] == 'a' and cpus.get('q', 1) == 1", id="mappings"),
+        pytest.param(
+            "cpus.keys() - {'none'} == {'a', 'b', 'pod1c0'} and {'a'} <= cpus.keys()",
+            id="keys are a set",
+        ),
+        pytest.param("frozenset(['a']) == {'a'}", id="a set by its other name"),
         pytest.param("best_pool.name == 'socket #1' and not best_pool.is_leaf", id="a record"),
         pytest.param("(1 if x else 2) == 1", id="a choice"),
         pytest.param("1 == 1 or nothing", id="what is not needed is not looked at"),
