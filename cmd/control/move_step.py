@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ...policy.engine.asked_move import AskedMove
 from ...policy.engine.decision import Decision, rule_names
+from ...policy.engine.replacing.asked_move import AskedMove
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.counted_rules import RuleKind, counted_rules
 from ...policy.model.container import Container, ContainerId

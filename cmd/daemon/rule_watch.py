@@ -8,7 +8,7 @@ from typing import Final
 from ...nri.dispatch.front import Front
 from ...nri.dispatch.report import Report, Unplaceable
 from ...policy.engine.engine import Engine
-from ...policy.engine.joint_replacement import JointStep, company_of, plan_together
+from ...policy.engine.replacing.joint_replacement import JointStep, company_of, plan_together
 from ...policy.engine.snapshot import Snapshot
 from ...policy.model.container import ContainerId
 from ...policy.placing.judging.restriction import names_text

@@ -11,11 +11,11 @@ from msgspec import structs
 
 from ...policy.configuration.config import Config
 from ...policy.engine.advice import Advice
-from ...policy.engine.asked_move import AskedMove
 from ...policy.engine.decision import Decision
 from ...policy.engine.engine import Engine
-from ...policy.engine.joint_replacement import JointStep, make_move
 from ...policy.engine.reconfiguration import find_moves
+from ...policy.engine.replacing.asked_move import AskedMove
+from ...policy.engine.replacing.joint_replacement import JointStep, make_move
 from ...policy.model.container import Container, ContainerId, ContainerState, PodId
 from ...policy.model.grant import Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate, merge

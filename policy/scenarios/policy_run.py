@@ -15,7 +15,7 @@ from ..annotations.cpu_claims import CLAIM_PREFIX
 from ..configuration.config import Config
 from ..configuration.config_text import CheckedConfig, config_from_values
 from ..engine.engine import Engine
-from ..engine.joint_replacement import JointStep, company_of, plan_together
+from ..engine.replacing.joint_replacement import JointStep, company_of, plan_together
 from ..hints.hint_text import TEST_APIS
 from ..manifests.pod_spec import ContainerSpec
 from ..model.container import Container, ContainerId

@@ -7,7 +7,7 @@ from ...model.container import ContainerId
 from ...pools.domains import Domains
 from ...rules.podaffinity.term import Term, is_same_instance
 from ..engine import Engine
-from ..joint_replacement import company_of
+from ..replacing.joint_replacement import company_of
 from ..snapshot import Snapshot
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from ...model.container import ContainerId
 from ...model.grant import PoolId
 from ..engine import Engine
-from ..joint_replacement import make_move
+from ..replacing.joint_replacement import make_move
 from ..snapshot import Snapshot
 from .mending_moves import TRIES_OF_COPY, MendingMoves
 from .model import PlacementModel

@@ -6,11 +6,11 @@ from typing import Final
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId, Refusal
 from ...model.move_purpose import MovePurpose
-from ..asked_move import AskedMove
 from ..decision import Decision, rule_names
 from ..engine import Engine
-from ..joint_replacement import JointStep, make_move, ways_together
-from ..replacement import leaves_others_alone
+from ..replacing.asked_move import AskedMove
+from ..replacing.joint_replacement import JointStep, make_move, ways_together
+from ..replacing.replacement import leaves_others_alone
 from ..snapshot import Snapshot
 from .companies import Companies
 from .placement_score import PlacementObjective

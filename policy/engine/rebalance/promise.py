@@ -8,9 +8,9 @@ from msgspec import Struct
 from ...model.container import ContainerId
 from ...model.grant import PoolId, Refusal
 from ...model.move_purpose import MovePurpose
-from ..asked_move import AskedMove
 from ..engine import Engine
-from ..joint_replacement import make_move
+from ..replacing.asked_move import AskedMove
+from ..replacing.joint_replacement import make_move
 from ..snapshot import Snapshot
 from .gathering import whole_cpus
 from .placement_score import placement_objective, pools_of

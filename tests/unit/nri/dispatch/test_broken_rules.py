@@ -15,7 +15,7 @@ from pinfold.nri.dispatch.owner import Owner
 from pinfold.nri.dispatch.pod_updates import resize_pod
 from pinfold.nri.dispatch.report import Decided, Happening, Reconfigured, Synchronized
 from pinfold.policy.configuration.config_text import config_from_values
-from pinfold.policy.engine.asked_move import AskedMove
+from pinfold.policy.engine.replacing.asked_move import AskedMove
 from pinfold.policy.model.container import Container, ContainerId, QosClass
 from pinfold.policy.model.kubelet_resources import LinuxResources, linux_resources
 from pinfold.policy.model.move_purpose import MovePurpose

@@ -3,7 +3,7 @@
 import pytest
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.joint_replacement import COMPANY_MAX, plan_together
+from pinfold.policy.engine.replacing.joint_replacement import COMPANY_MAX, plan_together
 from pinfold.policy.model.container import Container
 from pinfold.policy.model.grant import Grant, Refusal
 from tests.unit.policy.engine.ruled_pods import (

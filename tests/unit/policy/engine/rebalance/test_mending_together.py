@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.joint_replacement import COMPANY_MAX
 from pinfold.policy.engine.rebalance.plan import (
     NO_LIMIT,
     RebalanceBudget,
@@ -15,6 +14,7 @@ from pinfold.policy.engine.rebalance.plan import (
 )
 from pinfold.policy.engine.rebalance.promise import PromisedStep, broken_promise, needed_moves
 from pinfold.policy.engine.rebalance.unmet_names import unmet_after, unmet_names
+from pinfold.policy.engine.replacing.joint_replacement import COMPANY_MAX
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.move_purpose import MovePurpose

@@ -6,13 +6,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..model.container import ContainerId
-from ..model.grant import Grant, PoolId
-from ..placing.rank import Rank
+from ...model.container import ContainerId
+from ...model.grant import Grant, PoolId
+from ...placing.rank import Rank
+from ..decision import Decision, rule_names
+from ..engine import Engine
+from ..snapshot import Snapshot
 from .asked_move import AskedMove
-from .decision import Decision, rule_names
-from .engine import Engine
-from .snapshot import Snapshot
 
 COMPANY_MAX: Final = 6
 """So many containers go together at most; of more each goes by itself."""
