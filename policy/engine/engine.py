@@ -1,6 +1,6 @@
 """The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -293,9 +293,14 @@ class Engine:
         """
         return self._allocator.place_anew(container_id, asked, mends_told=mends_told)
 
-    def followers(self, container_id: ContainerId, *, only_lasting: bool) -> Sequence[ContainerId]:
-        """Containers that must be with one that goes; `only_lasting`: and follow by themselves."""
-        return self._allocator.parties.followers(container_id, only_lasting=only_lasting)
+    def followers(
+        self, container_id: ContainerId, going: Iterable[ContainerId] = (), *, only_lasting: bool
+    ) -> Sequence[ContainerId]:
+        """Containers that must be with one that goes; `only_lasting`: and follow by themselves.
+
+        `going`: others that go, too. Whoever has one beside it that stays is no such container.
+        """
+        return self._allocator.parties.followers(container_id, going, only_lasting=only_lasting)
 
     def synchronize(
         self,

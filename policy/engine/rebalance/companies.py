@@ -28,20 +28,17 @@ class Companies:
 
         These come as well where nobody else would do, at the place to which it goes.
         """
-        followers = company_of(engine, container_id, lambda one, _: self._followers(engine, one))
+        followers = company_of(engine, container_id, partial(_followers, engine))
         with_partners = company_of(engine, container_id, partial(self._others, engine))
         for one in dict.fromkeys((followers, with_partners)):
             if len(one) > 1 and self._movable.keys() >= {*one}:
                 yield one
 
-    def _followers(self, engine: Engine, container_id: ContainerId) -> Sequence[ContainerId]:
-        return engine.followers(container_id, only_lasting=False)
-
     def _others(
         self, engine: Engine, container_id: ContainerId, company: Collection[ContainerId]
     ) -> Sequence[ContainerId]:
         """The followers of a container, and one partner for each rule that is about no member."""
-        found = [*self._followers(engine, container_id)]
+        found = [*_followers(engine, container_id, company)]
         for rule in self._snapshot.classified[container_id].placement.required:
             if not rule.is_anti:
                 members = {*company, *found}
@@ -64,6 +61,12 @@ class Companies:
         around = self._domains.covering(term.level, _cpus(engine, owner_id))
         near = (one for one in self._movable if _cpus(engine, one) & around and is_meant(one))
         return next(near, None)
+
+
+def _followers(
+    engine: Engine, container_id: ContainerId, company: Collection[ContainerId]
+) -> Sequence[ContainerId]:
+    return engine.followers(container_id, company, only_lasting=False)
 
 
 def _cpus(engine: Engine, container_id: ContainerId) -> int:

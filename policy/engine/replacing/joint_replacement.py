@@ -58,7 +58,7 @@ def company_of(
     while waiting and len(found) <= COMPANY_MAX:
         member = waiting.pop(0)
         if others is None:
-            more: Collection[ContainerId] = engine.followers(member, only_lasting=True)
+            more: Collection[ContainerId] = engine.followers(member, found, only_lasting=True)
         else:
             more = others(member, found)
         further = [one for one in more if one not in found]

@@ -13,9 +13,10 @@ from ...model.grant import Grant
 from ...model.request import Request
 from ...placing.classifier import Classified
 from ...placing.mover import bound_to_place, immovable
-from ...rules.podaffinity.rule_set import PlacementRules, RequiredTerm, is_lasting
+from ...rules.podaffinity.rule_set import PlacementRules, is_lasting
 from ..penning import Penning
 from ..roster import Roster
+from .left_owners import LeftOwners
 
 
 class Party(Struct, frozen=True):
@@ -76,7 +77,10 @@ class Parties:
             request = replace(
                 request, exclusive=len(held.exclusive), shared_milli=held.shared_milli
             )
-        return Party(members, held, request, [roster.containers[one] for one in awaited])
+        ledger = books.ledger
+        coming = [ledger.members(ledger.grants[one].held_as) or (one,) for one in awaited]
+        containers = [roster.containers[one] for some in coming for one in some]
+        return Party(members, held, request, containers)
 
     def presence(self, party: Party) -> int:
         """A mask of the cpus that a party is on."""
@@ -99,15 +103,19 @@ class Parties:
                 return f"{container.path} of its pen: {objection}"
         return ""
 
-    def followers(self, container_id: ContainerId, *, only_lasting: bool) -> Sequence[ContainerId]:
+    def followers(
+        self, container_id: ContainerId, going: Iterable[ContainerId] = (), *, only_lasting: bool
+    ) -> Sequence[ContainerId]:
         """Containers that must be with one, are, and may be moved as it may: one of each pen.
 
-        `only_lasting`: those whose rules are required during execution, which follow by themselves.
+        And have nobody else beside them once those go, too, who are `going`. `only_lasting`: those
+        whose rules are required during execution, which follow by themselves.
         """
         party, found = self.of(container_id), dict[ContainerId, ContainerId]()
         if self.objection(party):
             return ()
-        for rule, owner, _ in self._company(party):
+        everybody = {*party.members}.union(*(self.of(one).members for one in going))
+        for rule, owner in LeftOwners(self.books, everybody).of(party.containers):
             if is_lasting(rule) or not only_lasting:
                 other = self.of(owner.id)
                 if not self.objection(other):
@@ -115,29 +123,17 @@ class Parties:
         return tuple(found.values())
 
     def left_alone(self, party: Party, after: int, *, lasting_follow: bool) -> Sequence[Container]:
-        """The residents that must be with a party, are, and would not be with it on other cpus.
+        """The residents that must be with a party, are, and would be with nobody any more.
 
-        But for those that it awaits and, if they follow by themselves, those that may be moved and
-        whose rules are required during execution.
+        `after`: the cpus to which it goes. But for those that it awaits and, if they follow by
+        themselves, those that may be moved and whose rules are required during execution.
         """
         awaited = {one.id for one in party.awaited}
         found: dict[ContainerId, Container] = {}
-        for rule, owner, around in self._company(party):
-            if around & after or owner.id in awaited:
+        for rule, owner in LeftOwners(self.books, party.members).of(party.containers, after):
+            if owner.id in awaited:
                 continue
             if lasting_follow and is_lasting(rule) and not self.objection(self.of(owner.id)):
                 continue
             found[owner.id] = owner
         return tuple(found.values())
-
-    def _company(self, party: Party) -> Iterator[tuple[RequiredTerm, Container, int]]:
-        """Residents that must be with a party, and are, by rule, with a mask of their domains."""
-        books, here = self.books, self.presence(party)
-        for container in party.containers.values():
-            for one in books.standing.matching(container):
-                if not isinstance(rule := one.rule, RequiredTerm) or rule.is_anti:
-                    continue
-                for owner_id, owner in one.owners.items():
-                    around = books.domains.covering(rule.term.level, books.reach(owner_id))
-                    if owner_id not in party.members and around & here:
-                        yield rule, owner, around

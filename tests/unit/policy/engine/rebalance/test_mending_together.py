@@ -345,27 +345,36 @@ def test_the_first_move_is_promised_with_all_that_follow_it() -> None:
 
 
 @pytest.mark.parametrize("budget", [NO_LIMIT, MANY], ids=["few", "many"])
-def test_some_go_together_where_the_last_of_them_mends_nothing(budget: RebalanceBudget) -> None:
-    """It is one of two in the way of a rule, and is not alone either where it is."""
-    others = [full(1, 4), full(2, 4)]
-    stay = [
-        container_of("other", 0.2, app="main", annotations=NEVER),
-        container_of("imp", 0.2, app="side", annotations=NEVER),
-        container_of("den", 0.2, apart(term("numa", "side")), annotations=NEVER),
-    ]
+def test_an_owner_goes_alone_from_those_that_have_another_one_beside_them(
+    budget: RebalanceBudget,
+) -> None:
+    engine = paired()
+    home = home_of(engine, SIDE)
+    twin = container_of("twin", 0.5, app="main", annotations={**at(home), **NEVER})
+    placed(engine, twin)
+    moves = rebalance(engine.snapshot(), budget).moves
+    assert names(moves) == ["main"]
+    assert moves[0].awaited == ()
+    carried_out(engine, moves)
+    assert told(engine) == set()
+    assert home_of(engine, SIDE) == home_of(engine, twin.id) == home
+
+
+@pytest.mark.parametrize("budget", [NO_LIMIT, MANY], ids=["few", "many"])
+def test_one_comes_along_that_all_who_may_be_beside_it_leave(budget: RebalanceBudget) -> None:
     engine = engine_of(NODES, "cpuset:0")
-    for one in (*others, container_of("main", 0.2, FROM_WOLVES), *stay):
-        placed(engine, one)
-    placed(engine, container_of("side", 0.2, beside("main")))
-    placed(engine, wolf(0))
-    for one in others:
-        engine.remove(one.id)
-    main, side = moves = rebalance(engine.snapshot(), budget).moves
-    assert names(moves) == ["main", "side"]
-    assert [len(main.mends), len(main.awaited), len(side.mends)] == [1, 1, 0]
+    either = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["main", "side"]}]}
+    placed(engine, container_of("main", 0.5, FROM_WOLVES))
+    placed(engine, container_of("side", 0.5, beside("main")))
+    placed(engine, container_of("last", 0.5, near(term("numa", labelSelector=either))))
+    placed(engine, wolf(home_of(engine, MAIN)))
+    moves = rebalance(engine.snapshot(), budget).moves
+    assert names(moves) == ["main", "side", "last"]
     assert needed_moves(moves) == moves
     assert broken_promise(engine.snapshot(), promised(moves, engine)) == ""
     carried_out(engine, moves)
+    assert told(engine) == set()
+    assert home_of(engine, LAST) == home_of(engine, MAIN)
 
 
 def test_the_first_is_not_moved_where_the_next_cannot_follow_by_now() -> None:
