@@ -249,7 +249,7 @@ class Events:
         known = self.policy.containers.get(container_id := step.container_id)
         if known is None or container_id not in self.policy.grants:
             return None
-        decision = self.policy.place_anew(container_id, step.asked)
+        decision = self.policy.place_anew(container_id, step.asked, mends_told=step.follows)
         if isinstance(decision.result, Refusal):
             return decision.result.reason
         self._actuator.want({**new_pinnings(decision.changes), container_id: decision.pinning})

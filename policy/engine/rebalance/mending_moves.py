@@ -9,13 +9,13 @@ from ...model.move_purpose import MovePurpose
 from ..decision import Decision, rule_names
 from ..engine import Engine
 from ..replacing.asked_move import AskedMove
+from ..replacing.companies import Companies
 from ..replacing.joint_replacement import JointStep, make_move, ways_together
 from ..replacing.replacement import leaves_others_alone
+from ..replacing.unmet_names import unmet_after, unmet_names
 from ..snapshot import Snapshot
-from .companies import Companies
 from .placement_score import PlacementObjective
 from .route import RouteStep
-from .unmet_names import unmet_after, unmet_names
 
 TRIES_OF_COPY: Final = 4
 """A copy of all that is there takes as long as so many moves that are tried."""

@@ -11,11 +11,11 @@ from ...model.move_purpose import MovePurpose
 from ..engine import Engine
 from ..replacing.asked_move import AskedMove
 from ..replacing.joint_replacement import make_move
+from ..replacing.unmet_names import unmet_after, unmet_names
 from ..snapshot import Snapshot
 from .gathering import whole_cpus
 from .placement_score import placement_objective, pools_of
 from .plan import RebalanceMove
-from .unmet_names import unmet_after, unmet_names
 
 NEEDED_MAX: Final = 64
 """So many steps are held against a node at once: each is a part of a request."""

@@ -1,7 +1,9 @@
 """Joint replacement: an owner goes to where its rules hold, and its followers come after it."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,15 +15,25 @@ from ..decision import Decision, rule_names
 from ..engine import Engine
 from ..snapshot import Snapshot
 from .asked_move import AskedMove
+from .companies import OwnersCompany, companies_of_owner
+from .replacement import leaves_others_alone
+from .unmet_names import unmet_after
 
-COMPANY_MAX: Final = 6
-"""So many containers go together at most; of more each goes by itself."""
 _POOLS_MAX: Final = 16
 """In so many pools it is tried whether all find room."""
 _LOOKS_MAX: Final = 16
 """At rules required during execution it is looked so often; of more owners too much is left."""
 
-_Names = Mapping[ContainerId, Collection[str]]
+
+class _Broken(NamedTuple):
+    """Rules that do not hold, with their owners, and how many of them are one owner's."""
+
+    names: Collection[str]
+    own: int
+
+    def is_better_than(self, before: "_Broken") -> bool:
+        """Whether fewer of the owner's are broken than before, and no other one."""
+        return self.own < before.own and not {*self.names} - {*before.names}
 
 
 class JointStep(Struct, frozen=True):
@@ -31,6 +43,8 @@ class JointStep(Struct, frozen=True):
     pool_id: PoolId | None = None
     """None: where the policy places it, which is beside those that have gone already."""
     awaited: tuple[ContainerId, ...] = ()
+    follows: bool = False
+    """Whether it goes for rules that are ignored during execution, or for another's alone."""
 
     @property
     def asked(self) -> AskedMove:
@@ -42,47 +56,41 @@ MakeStep = Callable[[Engine, JointStep], Decision]
 """Makes a step on an engine that tries it out."""
 
 
-Others = Callable[[ContainerId, Collection[ContainerId]], Collection[ContainerId]]
-"""Finds who has to go with a container, by that one and those who go with it in any case."""
+def plan_together(snapshot: Snapshot, owner_id: ContainerId, moves: int) -> Sequence[JointStep]:
+    """The steps, at most so many, after which more rules of an owner hold, and all others as well.
 
-
-def company_of(
-    engine: Engine, owner_id: ContainerId, others: Others | None = None
-) -> tuple[ContainerId, ...]:
-    """An owner, its followers, and theirs, nearest first; one by itself where they are too many.
-
-    `others`: who goes with one, in place of those that follow by rules required during execution.
+    None where that is not found, or nobody has to go with it. Only rules among those that move may
+    be broken from one step to the next. For any thread: O(pools tried * containers).
     """
-    found = {owner_id: None}
-    waiting = [owner_id]
-    while waiting and len(found) <= COMPANY_MAX:
-        member = waiting.pop(0)
-        if others is None:
-            more: Collection[ContainerId] = engine.followers(member, found, only_lasting=True)
-        else:
-            more = others(member, found)
-        further = [one for one in more if one not in found]
-        found.update(dict.fromkeys(further))
-        waiting += further
-    return (owner_id,) if len(found) > COMPANY_MAX else tuple(found)
-
-
-def plan_together(snapshot: Snapshot, owner_id: ContainerId) -> Sequence[JointStep]:
-    """The steps after which more rules of an owner hold, and none of its followers breaks.
-
-    None where that is not found, or nobody follows. Only rules among those that move may be broken
-    from one step to the next. For any thread: O(pools tried * containers).
-    """
-    trial = Engine.of(snapshot)
-    company = company_of(trial, owner_id) if owner_id in trial.grants else ()
-    before = _broken(trial, company)
-    if len(company) < 2 or before is None:
+    if owner_id not in snapshot.grants:
         return ()
-    for engine, steps in ways_together(trial, company, _place_anew):
-        after = _broken(engine, company)
-        if after is not None and _is_better(after, before, owner_id):
-            return steps
+    first, tries_left = Engine.of(snapshot), _POOLS_MAX
+    found = [
+        one for one in companies_of_owner(first, snapshot, owner_id) if len(one.members) <= moves
+    ]
+    for number, company in enumerate(found):
+        trial = Engine.of(snapshot) if number else first
+        before = _broken(trial, company)
+        if before is None:
+            return ()
+        ways = ways_together(trial, company.members, partial(_place_anew, company))
+        for engine, steps in islice(ways, tries_left):
+            tries_left -= 1
+            after = _broken(engine, company)
+            if after is not None and after.is_better_than(before):
+                return [replace(one, follows=company.brings(one.container_id)) for one in steps]
     return ()
+
+
+def may_go_with_others(engine: Engine, owner_id: ContainerId, reason: str) -> bool:
+    """Whether it may be for others that an owner stays, which might come with it.
+
+    `reason`: why it stays by itself.
+    """
+    if leaves_others_alone(reason):
+        return True
+    known = engine.snapshot().classified.get(owner_id)
+    return known is not None and bool(known.placement.near_levels)
 
 
 def ways_together(
@@ -117,8 +125,9 @@ def make_move(engine: Engine, container_id: ContainerId, asked: AskedMove) -> De
     return engine.move(container_id, asked.pool_id, asked.purpose)
 
 
-def _place_anew(engine: Engine, step: JointStep) -> Decision:
-    return engine.place_anew(step.container_id, step.asked)
+def _place_anew(company: OwnersCompany, engine: Engine, step: JointStep) -> Decision:
+    follows = company.brings(step.container_id)
+    return engine.place_anew(step.container_id, step.asked, mends_told=follows)
 
 
 def _next_best(decision: Decision) -> list[PoolId | None]:
@@ -129,17 +138,14 @@ def _next_best(decision: Decision) -> list[PoolId | None]:
     return [*pools[:_POOLS_MAX]]
 
 
-def _broken(engine: Engine, company: Collection[ContainerId]) -> _Names | None:
-    """The rules that do not hold at members of a company; None where not all were looked at."""
+def _broken(engine: Engine, company: OwnersCompany) -> _Broken | None:
+    """The rules that do not hold; None where not all owners in a company were looked at."""
     found: dict[ContainerId, Collection[str]] = {}
     for _ in range(_LOOKS_MAX):
         found |= {one: rule_names(texts) for one, texts in engine.look_at_rules().items()}
-        if all(one in found for one in company):
-            told = {one: rule_names(engine.decisions[one].unmet) for one in company}
-            return {one: {*found[one], *told[one]} for one in company}
+        if all(one in found for one in company.lasting):
+            owner_id = company.members[0]
+            told = unmet_after(engine, owner_id)
+            own = {*found[owner_id], *rule_names(engine.decisions[owner_id].unmet)}
+            return _Broken({*told}.union(*(found[one] for one in company.lasting)), len(own))
     return None
-
-
-def _is_better(after: _Names, before: _Names, owner_id: ContainerId) -> bool:
-    is_harmed = any({*after[one]} - {*before[one]} for one in after)
-    return not is_harmed and len(after[owner_id]) < len(before[owner_id])

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ....topology.sets.cpuset import NO_CPUS, CpuSet
 from ...books.books import Books
 from ...books.missed_companions import UnmetOf, missed_companions
+from ...configuration.config import Config
 from ...memory.offers import Offer
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId, Refusal
@@ -55,7 +56,7 @@ def plan_replacement(
     if objection := parties.objection(party):
         return _failure(objection)
     without = books.without(held.container_id)
-    judge = Judge(without, books.config)
+    judge = Judge(without, _drawing(books.config) if mends_told else books.config)
     judgement = _judgement(party, judge)
     if judgement is None:
         return _failure("no rule says where it is")
@@ -113,6 +114,12 @@ def plan_replacement(
     if isinstance(offer, Refusal):
         return Failure(refusal=offer)
     return _with_memory(placement, offer, asked.decided_by)
+
+
+def _drawing(config: Config) -> Config:
+    """The configuration by which those that others must be with are drawn there, if only a bit."""
+    is_drawing = config.hard_affinity_weight > 0
+    return config if is_drawing else replace(config, hard_affinity_weight=1)
 
 
 def _nowhere_better(unmet: Sequence[str], others: Sequence[Restriction]) -> Failure:

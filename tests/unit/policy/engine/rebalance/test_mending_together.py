@@ -13,8 +13,8 @@ from pinfold.policy.engine.rebalance.plan import (
     rebalance,
 )
 from pinfold.policy.engine.rebalance.promise import PromisedStep, broken_promise, needed_moves
-from pinfold.policy.engine.rebalance.unmet_names import unmet_after, unmet_names
-from pinfold.policy.engine.replacing.joint_replacement import COMPANY_MAX
+from pinfold.policy.engine.replacing.companies import COMPANY_MAX
+from pinfold.policy.engine.replacing.unmet_names import unmet_after, unmet_names
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.move_purpose import MovePurpose
