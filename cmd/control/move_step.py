@@ -153,6 +153,7 @@ def _promised_steps(
             gain=one.gain,
             purpose=one.purpose,
             mends=one.mends,
+            # Whoever is not promised is taken for one that stays, and may keep it where it is.
             awaited=tuple(ids[path] for path in one.awaited if path in ids),
         )
         steps.insert(0, step)

@@ -109,7 +109,9 @@ def _mends_reason(snapshot: Snapshot, steps: Sequence[PromisedStep]) -> str:
             return f"a rule that it was to mend holds by now: {step.mends[0]}"
     first = steps[0]
     if first.mends or first.awaited:
-        return _joint_reason(Engine.of(snapshot), [first, *steps[1 : len(first.awaited) + 1]])
+        # Whatever else is promised between them: each of those has to be able to follow.
+        joint = [first, *(one for one in steps[1:] if one.container_id in first.awaited)]
+        return _joint_reason(Engine.of(snapshot), joint)
     if first.purpose is not MovePurpose.WHOLE_CPUS:
         return ""
     trial = Engine.of(snapshot)

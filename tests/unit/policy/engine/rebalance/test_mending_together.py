@@ -12,11 +12,10 @@ from pinfold.policy.engine.rebalance.plan import (
     RebalanceMove,
     rebalance,
 )
-from pinfold.policy.engine.rebalance.promise import PromisedStep, broken_promise, needed_moves
 from pinfold.policy.engine.replacing.companies import COMPANY_MAX
 from pinfold.policy.engine.replacing.unmet_names import unmet_after, unmet_names
 from pinfold.policy.model.container import Container, ContainerId
-from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.move_purpose import MovePurpose
 from tests.unit.policy.engine.ruled_pods import (
     IGNORED,
@@ -316,34 +315,6 @@ def test_one_in_the_way_takes_along(
     assert told(engine) == set()
 
 
-def promised(moves: Sequence[RebalanceMove], engine: Engine) -> Sequence[PromisedStep]:
-    pools = {pool.name: pool.id for pool in engine.tree.pools}
-    return [
-        PromisedStep(
-            container_id=move.container.id,
-            before=pools[move.before.pool],
-            after=move.pool_id,
-            gain=move.gain,
-            purpose=move.purpose,
-            mends=move.mends,
-            awaited=tuple(one.id for one in move.awaited),
-        )
-        for move in moves
-    ]
-
-
-def test_the_first_move_is_promised_with_all_that_follow_it() -> None:
-    engine = paired()
-    moves = rebalance(engine.snapshot()).moves
-    assert needed_moves(moves) == moves
-    assert needed_moves(moves[1:]) == moves[1:]
-    for number, move in enumerate(moves):
-        steps = promised(needed_moves(moves[number:]), engine)
-        assert broken_promise(engine.snapshot(), steps) == ""
-        move.make(engine)
-        unmet_after(engine, move.container.id)
-
-
 @pytest.mark.parametrize("budget", [NO_LIMIT, MANY], ids=["few", "many"])
 def test_an_owner_goes_alone_from_those_that_have_another_one_beside_them(
     budget: RebalanceBudget,
@@ -358,45 +329,3 @@ def test_an_owner_goes_alone_from_those_that_have_another_one_beside_them(
     carried_out(engine, moves)
     assert told(engine) == set()
     assert home_of(engine, SIDE) == home_of(engine, twin.id) == home
-
-
-@pytest.mark.parametrize("budget", [NO_LIMIT, MANY], ids=["few", "many"])
-def test_one_comes_along_that_all_who_may_be_beside_it_leave(budget: RebalanceBudget) -> None:
-    engine = engine_of(NODES, "cpuset:0")
-    either = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["main", "side"]}]}
-    placed(engine, container_of("main", 0.5, FROM_WOLVES))
-    placed(engine, container_of("side", 0.5, beside("main")))
-    placed(engine, container_of("last", 0.5, near(term("numa", labelSelector=either))))
-    placed(engine, wolf(home_of(engine, MAIN)))
-    moves = rebalance(engine.snapshot(), budget).moves
-    assert names(moves) == ["main", "side", "last"]
-    assert needed_moves(moves) == moves
-    assert broken_promise(engine.snapshot(), promised(moves, engine)) == ""
-    carried_out(engine, moves)
-    assert told(engine) == set()
-    assert home_of(engine, LAST) == home_of(engine, MAIN)
-
-
-def test_the_first_is_not_moved_where_the_next_cannot_follow_by_now() -> None:
-    engine = paired(cpu=1.5)
-    moves = rebalance(engine.snapshot()).moves
-    steps = promised(moves, engine)
-    number = int(moves[0].after.pool[-1])
-    placed(engine, full(number, 2 if number else 1))
-    reason = broken_promise(engine.snapshot(), steps)
-    assert reason.startswith("default/side/main, which must be with it, cannot follow: ")
-
-
-def test_the_first_is_not_moved_where_one_more_would_have_to_follow_by_now() -> None:
-    engine = paired()
-    steps = promised(rebalance(engine.snapshot()).moves, engine)
-    placed(engine, container_of("last", 0.5, beside("main")))
-    assert broken_promise(engine.snapshot(), steps) == "default/last/main must be with it"
-
-
-def test_an_owner_does_not_go_first_without_those_that_follow() -> None:
-    engine = paired()
-    main = rebalance(engine.snapshot()).moves[0]
-    result = engine.move(MAIN, main.pool_id, MovePurpose.RULES).result
-    assert isinstance(result, Refusal)
-    assert result.reason == "default/side/main must be with it"
