@@ -106,7 +106,7 @@ class Companies:
 
 
 class OwnersCompany(NamedTuple):
-    """Those who go with the owner of a rule that stopped holding, and who of them by themselves."""
+    """Company of the owner of a rule that stopped holding: all of them go together, or nobody."""
 
     members: Sequence[ContainerId]
     """The owner first."""
