@@ -227,6 +227,7 @@ class Events:
         decision = make_move(self.policy, container_id, asked)
         if known is not None and not isinstance(decision.result, Refusal):
             self._actuator.want({**new_pinnings(decision.changes), container_id: decision.pinning})
+            self.report.expect(container_id, asked.awaited)
             self._owner.afterwards(lambda: self._decided("move", known, decision))
         return decision
 
@@ -238,7 +239,7 @@ class Events:
             decision = self.policy.decisions[container_id]
             if set(texts) - set(before[container_id].unmet):
                 self._tell_unmet(self.policy.containers[container_id], decision)
-        self._owner.afterwards(self.report.look_at_lost)
+        self._owner.afterwards(self.report.look)
         return found
 
     def place_anew(self, step: JointStep) -> str | None:
