@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ...policy.engine.asked_move import AskedMove
 from ...policy.engine.decision import Decision, rule_names
+from ...policy.engine.replacing.asked_move import AskedMove
+from ...policy.engine.replacing.companies import own_objection
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.counted_rules import RuleKind, counted_rules
 from ...policy.model.container import Container, ContainerId
@@ -106,9 +107,6 @@ def _objection(
     snapshot: Snapshot, container: Container, pool: str, from_pool: str, *, moves_exclusive: bool
 ) -> str:
     """The reason not even to try; empty where there is none."""
-    # Most nodes never rebalance, and need not have it in memory.
-    from ...policy.engine.rebalance.tenants import own_objection
-
     if pool != from_pool:
         return f"it is in {pool} by now"
     return own_objection(snapshot, container.id, moves_exclusive=moves_exclusive)
@@ -155,6 +153,7 @@ def _promised_steps(
             gain=one.gain,
             purpose=one.purpose,
             mends=one.mends,
+            # Whoever is not promised is taken for one that stays, and may keep it where it is.
             awaited=tuple(ids[path] for path in one.awaited if path in ids),
         )
         steps.insert(0, step)
@@ -169,7 +168,6 @@ def _broken_promise(
 ) -> str:
     """The reason why a move is not worth by now what a plan said of it; empty where it is."""
     from ...policy.engine.rebalance.promise import broken_promise
-    from ...policy.engine.rebalance.tenants import own_objection
 
     for one in steps[0].awaited if steps else ():
         if reason := own_objection(snapshot, one, moves_exclusive=moves_exclusive):

@@ -8,7 +8,12 @@ from typing import Final
 from ...nri.dispatch.front import Front
 from ...nri.dispatch.report import Report, Unplaceable
 from ...policy.engine.engine import Engine
-from ...policy.engine.joint_replacement import JointStep, company_of, plan_together
+from ...policy.engine.replacing.companies import company_of
+from ...policy.engine.replacing.joint_replacement import (
+    JointStep,
+    may_go_with_others,
+    plan_together,
+)
 from ...policy.engine.snapshot import Snapshot
 from ...policy.model.container import ContainerId
 from ...policy.placing.judging.restriction import names_text
@@ -38,14 +43,17 @@ class RuleWatch:
         """The owners of rules that do not hold, and when each is to be moved."""
         self._told: dict[ContainerId, str] = {}
         """The last reason why each of them stays where it is."""
-        self._with_followers: list[ContainerId] = []
-        """Owners that are to go together with others, which takes long to plan."""
+        self._to_plan: dict[ContainerId, str] = {}
+        """Owners that are to go together with others, which takes long to plan.
+
+        And why each stays by itself, if that was tried.
+        """
         self._budget = MoveBudget(_MINUTE)
 
     def look(self) -> None:
         """Have the policy look at the rules, and move whose grace period is over."""
-        while self._with_followers:
-            self._plan(self._with_followers.pop(0))
+        for container_id in (*self._to_plan,):
+            self._plan(container_id, self._to_plan.pop(container_id, ""))
         self._plugin.owner.submit("rules required during execution", self._look)
 
     def _look(self) -> None:
@@ -65,61 +73,77 @@ class RuleWatch:
             self._plugin.owner.submit("place anew", partial(self._move, container_id))
 
     def _move(self, container_id: ContainerId) -> None:
-        if container_id not in self._due:
-            return
+        """Move an owner by itself, or have it planned with whom it goes."""
         policy = self._plugin.events.policy
-        company = company_of(policy, container_id) if container_id in policy.grants else ()
-        if 1 < len(company) <= policy.config.during_execution.moves_per_minute:
-            if container_id not in self._with_followers:
-                self._with_followers.append(container_id)
+        if container_id not in self._due or container_id not in policy.grants:
+            return
+        if 1 < len(company_of(policy, container_id)) <= self._most:
+            self._to_plan.setdefault(container_id, "")
+            return
+        reason = self._make([JointStep(container_id)])
+        if reason and self._most > 1 and may_go_with_others(policy, container_id, reason):
+            self._to_plan.setdefault(container_id, reason)
         else:
-            self._make(container_id, [JointStep(container_id)])
+            self._tell(container_id, reason)
 
-    def _plan(self, container_id: ContainerId) -> None:
-        """Plan where an owner goes with those that follow it. In no turn at the policy."""
+    def _plan(self, container_id: ContainerId, reason: str) -> None:
+        """Plan where an owner goes with others. In no turn at the policy."""
         policy = self._plugin.events.policy
         try:
             snapshot = self._plugin.owner.look("where owners go together", policy.snapshot)
         except TimeoutError:
             # The policy is busy: it is due at the next look, too.
             return
-        steps = plan_together(snapshot, container_id)
-        move = partial(self._move_together, container_id, steps, snapshot)
+        most = snapshot.config.during_execution.moves_per_minute
+        steps = plan_together(snapshot, container_id, most)
+        move = partial(self._move_together, container_id, steps, reason, snapshot)
         self._plugin.owner.submit("place together", move)
 
     def _move_together(
-        self, container_id: ContainerId, steps: Sequence[JointStep], planned_on: Snapshot
+        self,
+        container_id: ContainerId,
+        steps: Sequence[JointStep],
+        reason: str,
+        planned_on: Snapshot,
     ) -> None:
-        """Move an owner and its followers as planned, unless anything differs by now."""
+        """Move an owner with others as planned, unless anything differs by now."""
         policy, now = self._plugin.events.policy, self._clock()
-        limit = policy.config.during_execution.moves_per_minute
         is_same = policy.config is planned_on.config and policy.grants == planned_on.grants
         if not is_same or container_id not in self._due or container_id not in policy.grants:
             return
-        if not steps and len(company_of(policy, container_id)) < 2:
+        if not (steps or reason) and len(company_of(policy, container_id)) < 2:
             # Its followers have ended since it was found that it has some.
             steps = [JointStep(container_id)]
-        if len(steps) <= self._budget.left(limit, now):
-            self._make(container_id, steps)
+        if not steps:
+            self._tell(container_id, reason or _nowhere_together(policy, container_id))
+        elif len(steps) <= self._budget.left(self._most, now):
+            self._tell(container_id, self._make(steps))
 
-    def _make(self, container_id: ContainerId, steps: Sequence[JointStep]) -> None:
-        """Make the moves for an owner; where there are none, or one is refused, it is told why."""
-        events, now = self._plugin.events, self._clock()
-        container = events.policy.containers.get(container_id)
-        reason = None if steps else _nowhere_together(events.policy, container_id)
+    @property
+    def _most(self) -> int:
+        return self._plugin.events.policy.config.during_execution.moves_per_minute
+
+    def _make(self, steps: Sequence[JointStep]) -> str:
+        """Make the moves until one is refused, for which reason; empty where none is."""
         for step in steps:
-            reason = events.place_anew(step)
+            reason = self._plugin.events.place_anew(step)
             if reason is not None:
-                break
+                return reason
             self._forget(step.container_id)
             for one in self._beside(step.container_id):
                 # It went along: whether its own rules hold by now is seen at the next look.
                 self._forget(one)
-            self._budget.spend(now)
-        if reason is None or container is None:
+            self._budget.spend(self._clock())
+        return ""
+
+    def _tell(self, container_id: ContainerId, reason: str) -> None:
+        """Tell why an owner stays where it is; without a reason it does not."""
+        policy, now = self._plugin.events.policy, self._clock()
+        container = policy.containers.get(container_id)
+        if not reason or container is None:
             self._forget(container_id)
             return
-        grace = events.policy.config.during_execution.grace_seconds
+        grace = policy.config.during_execution.grace_seconds
         self._due[container_id] = now + max(grace, _AGAIN_SECONDS)
         if self._told.get(container_id) != reason:
             self._told[container_id] = reason

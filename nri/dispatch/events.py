@@ -11,11 +11,11 @@ from msgspec import structs
 
 from ...policy.configuration.config import Config
 from ...policy.engine.advice import Advice
-from ...policy.engine.asked_move import AskedMove
 from ...policy.engine.decision import Decision
 from ...policy.engine.engine import Engine
-from ...policy.engine.joint_replacement import JointStep, make_move
 from ...policy.engine.reconfiguration import find_moves
+from ...policy.engine.replacing.asked_move import AskedMove
+from ...policy.engine.replacing.joint_replacement import JointStep, make_move
 from ...policy.model.container import Container, ContainerId, ContainerState, PodId
 from ...policy.model.grant import Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate, merge
@@ -227,6 +227,7 @@ class Events:
         decision = make_move(self.policy, container_id, asked)
         if known is not None and not isinstance(decision.result, Refusal):
             self._actuator.want({**new_pinnings(decision.changes), container_id: decision.pinning})
+            self.report.expect(container_id, asked.awaited)
             self._owner.afterwards(lambda: self._decided("move", known, decision))
         return decision
 
@@ -238,7 +239,7 @@ class Events:
             decision = self.policy.decisions[container_id]
             if set(texts) - set(before[container_id].unmet):
                 self._tell_unmet(self.policy.containers[container_id], decision)
-        self._owner.afterwards(self.report.look_at_lost)
+        self._owner.afterwards(self.report.look)
         return found
 
     def place_anew(self, step: JointStep) -> str | None:
@@ -249,7 +250,7 @@ class Events:
         known = self.policy.containers.get(container_id := step.container_id)
         if known is None or container_id not in self.policy.grants:
             return None
-        decision = self.policy.place_anew(container_id, step.asked)
+        decision = self.policy.place_anew(container_id, step.asked, mends_told=step.follows)
         if isinstance(decision.result, Refusal):
             return decision.result.reason
         self._actuator.want({**new_pinnings(decision.changes), container_id: decision.pinning})

@@ -6,10 +6,11 @@ from typing import Final, cast
 import msgspec
 from msgspec import structs
 
+from ...topology.model.machine import Level
 from ..model.container import QosClass
-from ..model.level_name import RULE_LEVELS, parse_level
+from ..model.level_name import RULE_LEVELS, level_noun, parse_level
 from ..model.selector_operator import PSEUDO_LABEL_NAMES, values_fault
-from ..text.glob import GlobError, compile_glob
+from ..text.glob import GlobError, compile_glob, has_wildcard
 from ..text.yaml_document import Path
 from .affinity_fields import (
     ITEMS_MAX,
@@ -37,6 +38,9 @@ _IGNORED: Final = "required_during_scheduling_ignored_during_execution"
 _REQUIRED: Final = "required_during_scheduling_required_during_execution"
 _POD_QOS: Final = "pod.qos"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_PATTERN: Final = "is a pattern, and no namespace has such a name — write the names, {}"
+_INSIDE_ALL: Final = (Level.CORE, Level.CLUSTER)
+"""Levels of which a domain is inside one of any wider level."""
 _WITHOUT_RULES: Final = (None, PodAffinityFields(), PoolAffinityFields())
 
 
@@ -73,7 +77,12 @@ def idle_rules(config: Config) -> Iterator[Fault]:
                 what = "accepted, but has no effect — write enabled: true beside it"
                 yield Fault((*path, level.value), what)
         yield from _opposed_levels(path, rack)
+        yield from _opposed_replicas(path, rack, config)
+    for namespace in config.namespace_labels:
+        if has_wildcard(namespace):
+            yield Fault(("namespaceLabels", namespace), _PATTERN.format("each with its labels"))
     for index, profile in enumerate(config.profiles):
+        yield from _patterns(("profiles", index, "addedAffinity"), profile.added_affinity)
         if all(one in _WITHOUT_RULES for one in structs.astuple(profile.added_affinity)):
             what = "adds no rules — write addedAffinity: {podAntiAffinity: ..}, or leave it out"
             yield Fault(("profiles", index), what)
@@ -91,6 +100,34 @@ def _opposed_levels(path: Path, rack: Rack) -> Iterator[Fault]:
                     f"{level.value} wants them together — write {name}: false"
                 )
                 yield Fault((*path, outer.value), what)
+
+
+def _opposed_replicas(path: Path, rack: Rack, config: Config) -> Iterator[Fault]:
+    """Levels at which a rack's pods are wanted together, and those of one set apart."""
+    for level, _rules in rack.levels:
+        for other, _replicas in config.anti_affinity.levels:
+            # Whoever is in one domain of the level is in one of these for sure.
+            if other is level or _is_around(other, level):
+                what = (
+                    f"wants its pods in one {level_noun(level)}, where antiAffinity.{other.value}"
+                    f" keeps those of one resource set apart — write antiAffinity: {{{other.value}:"
+                    " {enabled: false}}, if they are of one"
+                )
+                yield Fault((*path, level.value), what)
+
+
+def _is_around(outer: Level, inner: Level) -> bool:
+    """Whether each domain of a level is inside one of a wider level, on any machine."""
+    is_wider = RULE_LEVELS.index(outer) < RULE_LEVELS.index(inner)
+    return is_wider and (outer is Level.SOCKET or inner in _INSIDE_ALL)
+
+
+def _patterns(path: Path, added: AddedAffinity) -> Iterator[Fault]:
+    """Patterns among the namespaces of terms."""
+    for at, value in _values(path, msgspec.to_builtins(added)):
+        is_name = at[-2:-1] == ("namespaces",) and isinstance(at[-1], int)
+        if is_name and isinstance(value, str) and has_wildcard(value):
+            yield Fault(at, _PATTERN.format("or a namespaceSelector: {} means all"))
 
 
 def _profile(path: Path, profile: Profile) -> Iterator[Fault]:

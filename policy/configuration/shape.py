@@ -18,8 +18,12 @@ _UNFIT: Final = object()
 _OF_KUBERNETES: Final[Mapping[str, str]] = {
     "nodeAffinity": "poolAffinity",
     "nodeSelector": "poolAffinity",
+    "zone": "socket",
+    "host": "numa",
+    "enableHostAntiAffinity": "enableNumaAntiAffinity",
+    "requireRackHostAntiAffinity": "requireRackNumaAntiAffinity",
 }
-"""What Kubernetes says of nodes, and is said of pools here: no spelling is near to the other."""
+"""What is said of pools and levels here, and of nodes where there are many of them."""
 
 
 class Fault(Struct, frozen=True):

@@ -23,13 +23,14 @@ from ..placing.pool_choice import Chooser
 from ..placing.restart import RestartPlacer
 from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
-from .asked_move import ANYWHERE, AskedMove
 from .decision import Decision, left_as_it_was, refused, with_changes, with_objection
 from .heeded_resize import heeded_resize
 from .homecoming import Homecoming
 from .pen_resizer import PenResizer
 from .penning import Penning
-from .replacement import nothing_to_move, party_of, plan_replacement, relocated
+from .replacing.asked_move import ANYWHERE, AskedMove
+from .replacing.party import Parties
+from .replacing.replacement import nothing_to_move, plan_replacement, relocated
 from .restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
@@ -57,6 +58,7 @@ class Allocator:
         self._resized = partial(heeded_resize, books=books, judge=judge, roster=self.roster)
         self.pens = Penning(books, self.roster, judge, self._restarts, self.unmet, self.classifier)
         self.pen_resizer = PenResizer(books, self.roster, self.unmet, self.pens)
+        self.parties = Parties(books, self.roster, self.pens)
 
     @property
     def occupancy(self) -> Occupancy:
@@ -239,17 +241,15 @@ class Allocator:
         if mends_told:
             self.unmet.look_at_postponed()
         classified = self.roster.classified[container_id]
-        party = party_of(container_id, self.books, self.roster, self.pens, asked.awaited)
-        placement = plan_replacement(
-            party, self.books, self.roster, self.pens, asked, mends_told=mends_told
-        )
+        party = self.parties.of(container_id, asked.awaited)
+        placement = plan_replacement(party, self.parties, asked, mends_told=mends_told)
         if isinstance(placement, Failure):
             return left_as_it_was(held, placement, self.books, classified.problems)
         look = self.unmet.look()
         if not party.held.is_pen:
             return self._change(placement, classified, look)
         self.unmet.note_displaced(one.id for one in party.others(container_id))
-        relocate = partial(relocated, container_id, party, placement, self.books, self.pens)
+        relocate = partial(relocated, container_id, party, placement, self.parties)
         return self._changed(container_id, relocate, look)
 
     def _change(

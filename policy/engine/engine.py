@@ -1,7 +1,6 @@
 """The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -28,9 +27,8 @@ from .adoption.adopted_container import adopt_alone
 from .adoption.readoption import catch_up, readopted
 from .advice import Advice, Usability
 from .allocator import Allocator
-from .asked_move import ANYWHERE, AskedMove
 from .decision import Adopted, Decision, carried_over, with_repetition
-from .replacement import followers, party_of
+from .replacing.asked_move import ANYWHERE, AskedMove
 from .restoration import restore
 from .snapshot import Snapshot
 from .unmet.lost_rules import UnmetNames
@@ -295,12 +293,14 @@ class Engine:
         """
         return self._allocator.place_anew(container_id, asked, mends_told=mends_told)
 
-    def followers(self, container_id: ContainerId, *, only_lasting: bool) -> Sequence[ContainerId]:
-        """Containers that must be with one that goes; `only_lasting`: and follow by themselves."""
-        found = self._allocator
-        party_with = partial(party_of, books=found.books, roster=found.roster, pens=found.pens)
-        party = party_with(container_id)
-        return followers(party, found.books, party_with, only_lasting=only_lasting)
+    def followers(
+        self, container_id: ContainerId, going: Iterable[ContainerId] = (), *, only_lasting: bool
+    ) -> Sequence[ContainerId]:
+        """Containers that must be with one that goes; `only_lasting`: and follow by themselves.
+
+        `going`: others that go, too. Whoever has one beside it that stays is no such container.
+        """
+        return self._allocator.parties.followers(container_id, going, only_lasting=only_lasting)
 
     def synchronize(
         self,

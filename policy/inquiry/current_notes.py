@@ -1,7 +1,7 @@
 """Current notes about a container: preferred rules that are not met where everybody is by now."""
 
 from ..engine.engine import Engine
-from ..engine.replacement import is_about_a_move
+from ..engine.replacing.replacement import is_about_a_move
 from ..engine.snapshot import Snapshot
 from ..model.container import ContainerId
 from .alternatives import CONTAINERS_MAX

@@ -21,6 +21,8 @@ _MEANT: Final = {
     "numa-node": "numa",
     "numanode": "numa",
     "package": "socket",
+    "zone": "socket",
+    "host": "numa",
     "l2": "cluster",
     "l2cache": "cluster",
     "l3cache": "l3",

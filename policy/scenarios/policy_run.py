@@ -15,7 +15,12 @@ from ..annotations.cpu_claims import CLAIM_PREFIX
 from ..configuration.config import Config
 from ..configuration.config_text import CheckedConfig, config_from_values
 from ..engine.engine import Engine
-from ..engine.joint_replacement import JointStep, company_of, plan_together
+from ..engine.replacing.companies import company_of
+from ..engine.replacing.joint_replacement import (
+    JointStep,
+    may_go_with_others,
+    plan_together,
+)
 from ..hints.hint_text import TEST_APIS
 from ..manifests.pod_spec import ContainerSpec
 from ..model.container import Container, ContainerId
@@ -193,29 +198,36 @@ class PolicyRun:
         if len(self._moves) >= settings.moves_per_minute:
             self._due[container_id] = self._now_ns + _LOOK
             return
-        company = company_of(engine, container_id)
+        most, left = settings.moves_per_minute, settings.moves_per_minute - len(self._moves)
         steps: Sequence[JointStep] = [JointStep(container_id)]
-        if 1 < len(company) <= settings.moves_per_minute:
-            if len(self._moves) + len(company) > settings.moves_per_minute:
-                self._due[container_id] = self._now_ns + _LOOK
+        reason = ""
+        if not 1 < len(company_of(engine, container_id)) <= most:
+            reason = self._make(engine, steps)
+            if not reason:
                 return
-            steps = plan_together(engine.snapshot(), container_id)
-        if not steps or not all(self._is_made(engine, one) for one in steps):
+            steps = ()
+        if not reason or may_go_with_others(engine, container_id, reason):
+            steps = plan_together(engine.snapshot(), container_id, most)
+        if len(steps) > left:
+            self._due[container_id] = self._now_ns + _LOOK
+        elif not steps or self._make(engine, steps):
             self._due[container_id] = self._now_ns + max(self._grace(engine), _AGAIN)
 
-    def _is_made(self, engine: Engine, step: JointStep) -> bool:
-        decision = engine.place_anew(step.container_id, step.asked)
-        self._runtime.apply(decision.changes)
-        if isinstance(decision.result, Refusal):
-            return False
-        self._runtime.running[step.container_id].tell(decision.pinning)
-        self._moves.append(self._now_ns)
-        # Who is in its pen went along: whether their rules hold is seen at the next look.
-        pen = decision.result.pen
-        for one in [*self._due]:
-            if one == step.container_id or (pen and engine.grants[one].pen == pen):
-                del self._due[one]
-        return True
+    def _make(self, engine: Engine, steps: Sequence[JointStep]) -> str:
+        """Make moves until one is refused, for which reason; empty where none is."""
+        for step in steps:
+            decision = engine.place_anew(step.container_id, step.asked, mends_told=step.follows)
+            self._runtime.apply(decision.changes)
+            if isinstance(decision.result, Refusal):
+                return decision.result.reason
+            self._runtime.running[step.container_id].tell(decision.pinning)
+            self._moves.append(self._now_ns)
+            # Who is in its pen went along: whether their rules hold is seen at the next look.
+            pen = decision.result.pen
+            for one in [*self._due]:
+                if one == step.container_id or (pen and engine.grants[one].pen == pen):
+                    del self._due[one]
+        return ""
 
     def _grace(self, engine: Engine) -> int:
         return int(engine.config.during_execution.grace_seconds * _SECOND)

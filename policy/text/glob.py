@@ -18,6 +18,7 @@ SEPARATOR = "/"
 _NO_CLASS = "write \\[ for a ["
 _ASCII = 128
 _SPECIAL = re.compile(r"[\[\\]")
+_WILDCARDS = frozenset("*?[")
 
 
 class GlobError(ValueError):
@@ -26,6 +27,11 @@ class GlobError(ValueError):
     def __init__(self, what: str, fix: str) -> None:
         super().__init__(what)
         self.fix = fix
+
+
+def has_wildcard(text: str) -> bool:
+    """Whether a text is meant for a pattern, and not for a name of something in Kubernetes."""
+    return not _WILDCARDS.isdisjoint(text)
 
 
 class Glob(Struct, frozen=True):

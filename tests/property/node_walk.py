@@ -27,7 +27,7 @@ from pinfold.policy.configuration.config import Config, PoolLabels
 from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, rebalance
-from pinfold.policy.engine.rebalance.unmet_names import unmet_after
+from pinfold.policy.engine.replacing.unmet_names import unmet_after
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import (
     Container,

@@ -3,7 +3,7 @@
 import pytest
 
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalanceMove, rebalance
-from pinfold.policy.engine.rebalance.unmet_names import unmet_after, unmet_names
+from pinfold.policy.engine.replacing.unmet_names import unmet_after, unmet_names
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Grant
 from pinfold.topology.model.machine import Machine

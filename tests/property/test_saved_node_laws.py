@@ -13,7 +13,7 @@ from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.cmd.state.state_file import State, StateFile, read_state
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, rebalance
-from pinfold.policy.engine.rebalance.unmet_names import unmet_after
+from pinfold.policy.engine.replacing.unmet_names import unmet_after
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Grant
 from tests.property.test_homecoming_laws import CROWDED, CrowdedLife

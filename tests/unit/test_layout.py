@@ -66,6 +66,7 @@ KEEPERS = (
     "pens",
     "engine",
     "engine/adoption",
+    "engine/replacing",
     "engine/unmet",
 )
 """The folders of the policy whose modules keep, read and change the ledgers."""

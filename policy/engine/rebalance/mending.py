@@ -13,15 +13,16 @@ from msgspec import Struct
 from ...model.container import ContainerId
 from ...model.grant import PoolId
 from ..engine import Engine
-from ..joint_replacement import make_move
+from ..replacing.companies import own_objection
+from ..replacing.joint_replacement import make_move
+from ..replacing.unmet_names import in_the_way, unmet_after, unmet_names
 from ..snapshot import Snapshot
 from .mending_moves import TRIES_OF_COPY, MendingMoves
 from .model import PlacementModel
 from .placement_score import PlacementObjective
 from .route import RouteStep
 from .search import Effort, improve
-from .tenants import own_objection, placement_model
-from .unmet_names import in_the_way, unmet_after, unmet_names
+from .tenants import placement_model
 
 _TRIES_MAX: Final = 256
 """So often a plan asks whether rules of some container would hold elsewhere.

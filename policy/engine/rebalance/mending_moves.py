@@ -6,16 +6,16 @@ from typing import Final
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId, Refusal
 from ...model.move_purpose import MovePurpose
-from ..asked_move import AskedMove
 from ..decision import Decision, rule_names
 from ..engine import Engine
-from ..joint_replacement import JointStep, make_move, ways_together
-from ..replacement import leaves_others_alone
+from ..replacing.asked_move import AskedMove
+from ..replacing.companies import Companies
+from ..replacing.joint_replacement import JointStep, make_move, ways_together
+from ..replacing.replacement import leaves_others_alone
+from ..replacing.unmet_names import unmet_after, unmet_names
 from ..snapshot import Snapshot
-from .companies import Companies
 from .placement_score import PlacementObjective
 from .route import RouteStep
-from .unmet_names import unmet_after, unmet_names
 
 TRIES_OF_COPY: Final = 4
 """A copy of all that is there takes as long as so many moves that are tried."""

@@ -16,10 +16,10 @@ from ...model.container import Container, ContainerId
 from ...model.grant import Grant, PoolId
 from ...model.move_purpose import MovePurpose
 from ...model.pinning import Pinning
-from ..asked_move import AskedMove
 from ..decision import Decision
 from ..engine import Engine
-from ..joint_replacement import make_move
+from ..replacing.asked_move import AskedMove
+from ..replacing.joint_replacement import make_move
 from ..snapshot import Snapshot
 from .gathering import Gathering
 from .mending import Mended, Mending

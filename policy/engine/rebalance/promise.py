@@ -8,14 +8,14 @@ from msgspec import Struct
 from ...model.container import ContainerId
 from ...model.grant import PoolId, Refusal
 from ...model.move_purpose import MovePurpose
-from ..asked_move import AskedMove
 from ..engine import Engine
-from ..joint_replacement import make_move
+from ..replacing.asked_move import AskedMove
+from ..replacing.joint_replacement import make_move
+from ..replacing.unmet_names import unmet_after, unmet_names
 from ..snapshot import Snapshot
 from .gathering import whole_cpus
 from .placement_score import placement_objective, pools_of
 from .plan import RebalanceMove
-from .unmet_names import unmet_after, unmet_names
 
 NEEDED_MAX: Final = 64
 """So many steps are held against a node at once: each is a part of a request."""
@@ -109,7 +109,9 @@ def _mends_reason(snapshot: Snapshot, steps: Sequence[PromisedStep]) -> str:
             return f"a rule that it was to mend holds by now: {step.mends[0]}"
     first = steps[0]
     if first.mends or first.awaited:
-        return _joint_reason(Engine.of(snapshot), [first, *steps[1 : len(first.awaited) + 1]])
+        # Whatever else is promised between them: each of those has to be able to follow.
+        joint = [first, *(one for one in steps[1:] if one.container_id in first.awaited)]
+        return _joint_reason(Engine.of(snapshot), joint)
     if first.purpose is not MovePurpose.WHOLE_CPUS:
         return ""
     trial = Engine.of(snapshot)

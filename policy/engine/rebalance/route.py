@@ -11,9 +11,9 @@ from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId
 from ...model.move_purpose import MovePurpose
 from ...model.pinning import Pinning
-from ..asked_move import AskedMove
 from ..decision import Decision
 from ..engine import Engine
+from ..replacing.asked_move import AskedMove
 from .model import PlacementModel
 
 _REFUSALS_MAX: Final = 2

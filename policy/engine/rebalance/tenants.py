@@ -5,10 +5,8 @@ from functools import cached_property
 
 from ....topology.model.machine import MemoryKind
 from ....topology.sets.cpuset import NodeSet
-from ...annotations.preferences import parse_preferences
 from ...books.ties import is_tied
 from ...model.container import ContainerId
-from ...model.cpu_preference import MovePreference
 from ...model.grant import Grant, PoolId
 from ...model.request import CpuType, Request
 from ...placing.mover import immovable
@@ -16,6 +14,7 @@ from ...pools.pool_labels import LabelsOfPool, pool_labels
 from ...pools.pool_tree import Pool, PoolTree
 from ...rules.podaffinity.pool_term import PoolPreference
 from ...rules.podaffinity.standing_rules import StandingRules
+from ..replacing.companies import own_objection
 from ..snapshot import Snapshot
 from .model import PlacementModel, Tenant
 from .placement_score import PlacementObjective
@@ -62,19 +61,6 @@ def staying_reason(
     if is_tied(container, grant, standing) or standing.is_counted(container):
         return "required rules hold it where it is"
     return immovable(grant, snapshot.classified[container_id].request)
-
-
-def own_objection(snapshot: Snapshot, container_id: ContainerId, *, moves_exclusive: bool) -> str:
-    """The reason of its own why a container is not moved, whatever for; empty where it may be."""
-    known, grant = snapshot.classified.get(container_id), snapshot.grants[container_id]
-    if known is None or container_id in snapshot.unread or snapshot.decisions[container_id].fault:
-        return "it could not be read"
-    wish = parse_preferences(snapshot.containers[container_id]).move
-    if wish is MovePreference.NEVER:
-        return "its annotation refuses it"
-    if grant.exclusive and not moves_exclusive and wish is not MovePreference.ALLOWED:
-        return "it has exclusive cpus"
-    return ""
 
 
 def _tenant(

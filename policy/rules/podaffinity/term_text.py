@@ -8,6 +8,7 @@ from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import RULE_WEIGHT_MAX
 from ...model.container import QosClass
 from ...model.level_name import parse_level
+from ...text.glob import has_wildcard
 from ...text.suggestion import nearest, suggestion
 from ...text.yaml_nodes import TextError, TextList, TextNode
 from .label_selector import LabelSelector
@@ -27,7 +28,6 @@ SPREAD_FIELDS: Final = (
     "minDomains",
 )
 _QOS_NAMES: Final = tuple(one.value for one in QosClass)
-_WILDCARDS: Final = frozenset("*?[")
 _WHEN_UNSATISFIABLE: Final = {"DoNotSchedule": True, "ScheduleAnyway": False}
 
 
@@ -128,7 +128,7 @@ def pseudo_label_slips(selector: LabelSelector | None) -> Iterator[tuple[str, st
 
 def pattern_slips(namespaces: NamespaceScope) -> Iterator[tuple[str, str]]:
     """The first name of a namespace that is a pattern, which no name can be; and how to fix it."""
-    patterns = [name for name in namespaces.names if not _WILDCARDS.isdisjoint(name)]
+    patterns = [name for name in namespaces.names if has_wildcard(name)]
     if patterns:
         what = f"{quoted(min(patterns))} is a pattern, and no namespace has such a name"
         yield what, "write the names, or a namespaceSelector: {} means all"

@@ -51,6 +51,7 @@ class Node:
         node: int | None = None,
         near: str = "",
         apart: str = "",
+        when: str = "Required",
         **said: str,
     ) -> str:
         annotations = {f"{key}.pinfold.dev/pod": value for key, value in said.items()}
@@ -60,7 +61,7 @@ class Node:
         for kind, other in (("podAffinity", near), ("podAntiAffinity", apart)):
             if other:
                 term = {"labelSelector": {"matchLabels": {"app": other}}, "topologyKey": "numa"}
-                rules[kind] = {"requiredDuringSchedulingRequiredDuringExecution": [term]}
+                rules[kind] = {f"requiredDuringScheduling{when}DuringExecution": [term]}
         if rules:
             annotations["affinity.pinfold.dev/pod"] = json.dumps(rules)
         resources = Resources(
@@ -226,6 +227,31 @@ def test_who_must_be_together_go_together_within_the_budget(
     assert len(replaced) == (2 if moves > 1 else 0)
     assert not any("unmet=" in one for one in replaced)
     assert (lines(caplog, "degraded") == []) == (moves > 1)
+
+
+@pytest.mark.parametrize(
+    ("move", "budget"), [("allowed", 6), ("allowed", 2), ("allowed", 1), ("", 6), ("never", 6)]
+)
+def test_others_that_may_be_moved_come_along_with_an_owner(
+    move: str, budget: int, node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their own rules are ignored during execution, and they have cpus of their own."""
+    node = node_with(duringExecution={"gracePeriod": "1s", "movesPerMinute": budget})
+    main = node.run("main", "main", apart="wolf")
+    home = node.node_of(main)
+    said = {"move": move} if move else {}
+    side = node.run("side", "side", None, "main", "", "Ignored", **said)
+    node.run("wolf", "wolf", home, **{"on-unsatisfiable": "fail"})
+    node.pass_seconds(4 * RULES_SECONDS)
+    are_moved = move == "allowed" and budget > 1
+    assert node.node_of(main) == node.node_of(side)
+    assert (node.node_of(main) != home) == are_moved
+    assert len(lines(caplog, "replace")) == (2 if are_moved else 0)
+    degraded = lines(caplog, "degraded")
+    assert len(degraded) == (0 if are_moved else 1)
+    assert are_moved or "default/side/side must be with it" in degraded[0]
+    node.pass_seconds(60)
+    assert lines(caplog, "degraded") == degraded, "it is told once"
 
 
 def test_who_finds_no_room_together_stays_and_that_is_told(

@@ -15,8 +15,9 @@ from pinfold.nri.dispatch.owner import Owner
 from pinfold.nri.dispatch.pod_updates import resize_pod
 from pinfold.nri.dispatch.report import Decided, Happening, Reconfigured, Synchronized
 from pinfold.policy.configuration.config_text import config_from_values
-from pinfold.policy.engine.asked_move import AskedMove
+from pinfold.policy.engine.replacing.asked_move import AskedMove
 from pinfold.policy.model.container import Container, ContainerId, QosClass
+from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.kubelet_resources import LinuxResources, linux_resources
 from pinfold.policy.model.move_purpose import MovePurpose
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
@@ -251,3 +252,68 @@ def test_an_owner_whose_partner_a_resize_takes_elsewhere_is_told_of(node: _Node)
     (text,) = told.decision.unmet
     assert text.startswith("affinity at numa to app=partner")
     assert told.decision.pinning.cpus == node.events.policy.grants[owner.id].exclusive
+
+
+def move_to(node: _Node, container: Container, number: int, *awaited: Container) -> None:
+    (pool,) = (p.id for p in node.events.policy.tree.pools if p.name == f"NUMA node #{number}")
+    asked = AskedMove(pool, MovePurpose.RULES, tuple(one.id for one in awaited))
+    decision = node.owner.ask("move", lambda: node.events.move(container.id, asked))
+    assert decision is not None
+    assert isinstance(decision.result, Grant), decision.result
+    node.tidy()
+
+
+def look(node: _Node) -> None:
+    node.owner.ask("look", node.events.look_at_rules)
+    node.tidy()
+
+
+def with_side(node: _Node) -> tuple[Container, Container]:
+    """Two that must be with each other, to one of which somebody came that it must not be with."""
+    early = container_of("early", 0.2, app="side", annotations=_in_node(1))
+    main = container_of("main", 0.2, near(term("numa", "side")) | apart(term("numa", "wolf")))
+    side = container_of("side", 0.2, near(term("numa", "main")))
+    node.create(early, main)
+    node.stop(early)
+    node.create(side, container_of("wolf", 0.2, fails=True, annotations=_in_node(1)))
+    node.told.clear()
+    return main, side
+
+
+def test_nothing_is_told_of_those_who_go_together_until_all_are_there(node: _Node) -> None:
+    main, side = with_side(node)
+    move_to(node, main, 2, side)
+    assert node.events.policy.decisions[main.id].unmet, "so it is meanwhile"
+    assert node.events.policy.decisions[side.id].unmet
+    look(node)
+    move_to(node, side, 2)
+    for _ in range(4):
+        look(node)
+    assert [one.event for one in node.told] == ["move", "move"]
+    assert [one.decision.unmet for one in node.told] == [(), ()]
+    assert not any(one.unmet for one in node.events.policy.decisions.values())
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_what_does_not_hold_is_told_for_sure_where_a_plan_is_given_up(
+    node: _Node, *, is_gone: bool
+) -> None:
+    """Also of the one that went first, whose rules want the other one with it."""
+    main, side = with_side(node)
+    move_to(node, main, 2, side)
+    if is_gone:
+        node.stop(side)
+    for _ in range(3):
+        look(node)
+    told = {one.container.id for one in node.unmet()}
+    assert told == ({main.id} if is_gone else {main.id, side.id})
+    number = len(node.told)
+    look(node)
+    assert len(node.told) == number, "once"
+
+
+def test_a_reload_tells_at_once_of_those_who_have_not_come(node: _Node) -> None:
+    main, side = with_side(node)
+    move_to(node, main, 2, side)
+    node.events.report(Reconfigured(0))
+    assert {one.container.id for one in node.unmet()} == {main.id, side.id}

@@ -231,6 +231,24 @@ def test_every_fault_has_its_own_line() -> None:
             id="what Kubernetes says of nodes",
         ),
         pytest.param(
+            "racks: {a: {zone: {enableHostAntiAffinity: true}, host: {enabled: true}}}",
+            [
+                "racks.a.zone: unknown field — did you mean 'socket'?",
+                "racks.a.host: unknown field — did you mean 'numa'?",
+            ],
+            id="what is said of zones and hosts",
+        ),
+        pytest.param(
+            "racks: {a: {socket: {enableHostAntiAffinity: 1, requireRackHostAntiAffinity: 1}}}",
+            [
+                "racks.a.socket.enableHostAntiAffinity: unknown field — did you mean"
+                " 'enableNumaAntiAffinity'?",
+                "racks.a.socket.requireRackHostAntiAffinity: unknown field — did you mean"
+                " 'requireRackNumaAntiAffinity'?",
+            ],
+            id="and of hosts inside a zone",
+        ),
+        pytest.param(
             "cpuClases: [{name: a}]\nsharedPoolCPUClass: a",
             ["did you mean 'cpuClasses'?"],
             id="what is meant for the classes may well define them",
@@ -803,6 +821,12 @@ OPPOSED = (
     "keeps its pods apart at numa, where racks.a.numa wants them together"
     " — write enableNumaAntiAffinity: false"
 )
+REPLICAS_KEPT_APART = (
+    "wants its pods in one NUMA node, where antiAffinity.numa keeps those of one resource set apart"
+    " — write antiAffinity: {numa: {enabled: false}}, if they are of one"
+)
+NO_REPLICAS = "antiAffinity: {numa: {enabled: false}}"
+A_PATTERN = "is a pattern, and no namespace has such a name — write the names"
 KEPT_APART = "podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [TERM]}".replace(
     "TERM", "{labelSelector: {}, topologyKey: numa}"
 )
@@ -824,20 +848,57 @@ KEPT_APART = "podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: 
         ),
         pytest.param("racks: {a: {socket: {enabled: true}}}", [], id="a rack with rules"),
         pytest.param(
-            "racks: {a: {socket: {enabled: true}, numa: {enabled: true}}}",
+            f"racks: {{a: {{socket: {{enabled: true}}, numa: {{enabled: true}}}}}}\n{NO_REPLICAS}",
             [f"racks.a.socket: {OPPOSED}"],
             id="together on a NUMA node, and each on one of its own by the default of sockets",
         ),
         pytest.param(
-            "racks: {a: {numa: {enabled: true, enableNumaAntiAffinity: true}}}",
+            "racks: {a: {numa: {enabled: true, enableNumaAntiAffinity: true}}}\n" + NO_REPLICAS,
             [f"racks.a.numa: {OPPOSED}"],
             id="together and apart at one level",
         ),
         pytest.param(
             "racks: {a: {socket: {enabled: true, enableNumaAntiAffinity: false},"
-            " numa: {enabled: true}}}",
+            f" numa: {{enabled: true}}}}}}\n{NO_REPLICAS}",
             [],
             id="together at two levels",
+        ),
+        pytest.param(
+            "racks: {a: {numa: {enabled: true}}}",
+            [f"racks.a.numa: {REPLICAS_KEPT_APART}"],
+            id="together where replicas keep apart by default",
+        ),
+        pytest.param(
+            "racks: {a: {core: {enabled: true}}}",
+            [f"racks.a.core: {REPLICAS_KEPT_APART.replace('one NUMA node', 'one core')}"],
+            id="together inside of where replicas keep apart",
+        ),
+        pytest.param(
+            "racks: {a: {l3: {enabled: true}}}",
+            [],
+            id="together in an L3 group, which may be wider than a NUMA node",
+        ),
+        pytest.param(
+            f"{NO_REPLICAS[:-1]}, core: {{enabled: true}}}}\n"
+            "racks: {a: {numa: {enabled: true}}}",
+            [],
+            id="replicas that keep apart further in",
+        ),
+        pytest.param(
+            'namespaceLabels: {"team-*": {tier: gold}, team: {tier: gold}}',
+            [f"namespaceLabels['team-*']: {A_PATTERN}, each with its labels"],
+            id="labels of a pattern",
+        ),
+        pytest.param(
+            f"""profiles: [{{name: a, namespaces: ["team-*"], addedAffinity: {{{
+                KEPT_APART.replace("topologyKey", 'namespaces: [b, "team-?"], topologyKey')
+            }}}}}]""",
+            [
+                "profiles[0].addedAffinity.podAntiAffinity."
+                f"requiredDuringSchedulingIgnoredDuringExecution[0].namespaces[1]: {A_PATTERN},"
+                " or a namespaceSelector: {} means all"
+            ],
+            id="a pattern among the namespaces of a rule, and of its profile",
         ),
         pytest.param("profiles: [{name: a}]", [f"profiles[0]: {NO_RULES}"], id="an empty profile"),
         pytest.param(

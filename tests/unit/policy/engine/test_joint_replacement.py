@@ -1,12 +1,16 @@
 """Owners of rules that stop holding go together with the containers that must be with them."""
 
+from typing import Any
+
 import pytest
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.joint_replacement import COMPANY_MAX, plan_together
+from pinfold.policy.engine.replacing.companies import COMPANY_MAX
+from pinfold.policy.engine.replacing.joint_replacement import plan_together
 from pinfold.policy.model.container import Container
 from pinfold.policy.model.grant import Grant, Refusal
 from tests.unit.policy.engine.ruled_pods import (
+    NEVER,
     NODES,
     apart,
     container_of,
@@ -22,9 +26,9 @@ AWAY = lasting(apart(term("numa", "wolf")))
 
 def joined(engine: Engine, owner: Container) -> int:
     """The number of moves that were planned, and made; all of them succeed."""
-    steps = plan_together(engine.snapshot(), owner.id)
+    steps = plan_together(engine.snapshot(), owner.id, COMPANY_MAX)
     for one in steps:
-        decision = engine.place_anew(one.container_id, one.asked)
+        decision = engine.place_anew(one.container_id, one.asked, mends_told=one.follows)
         assert isinstance(decision.result, Grant), decision.result
         engine.check()
     return len(steps)
@@ -78,7 +82,7 @@ def test_nobody_goes_where_a_follower_would_be_left_behind() -> None:
     for number in (1, 2, 3):
         placed(engine, container_of(f"full{number}", 3, annotations=pool(number)))
     placed(engine, container_of("wolf", 1, fails=True, annotations=pool(0)))
-    assert plan_together(engine.snapshot(), main.id) == ()
+    assert plan_together(engine.snapshot(), main.id, COMPANY_MAX) == ()
 
 
 def test_followers_of_followers_come_along() -> None:
@@ -95,7 +99,7 @@ def test_who_must_be_with_one_that_follows_nobody_stays() -> None:
     engine = engine_of(NODES)
     main, _ = with_side(engine, side_rules=False)
     placed(engine, container_of("wolf", 1, fails=True, annotations=pool(0)))
-    assert plan_together(engine.snapshot(), main.id) == ()
+    assert plan_together(engine.snapshot(), main.id, COMPANY_MAX) == ()
 
 
 def test_very_many_followers_do_not_go_together() -> None:
@@ -104,4 +108,87 @@ def test_very_many_followers_do_not_go_together() -> None:
     for number in range(COMPANY_MAX - 1):
         placed(engine, container_of(f"fan{number}", 1, lasting(near(term("numa", "main")))))
     placed(engine, container_of("wolf", 1, fails=True, annotations=pool(0)))
-    assert plan_together(engine.snapshot(), main.id) == ()
+    assert plan_together(engine.snapshot(), main.id, COMPANY_MAX) == ()
+
+
+SHY = container_of("main", 0.5, AWAY)
+WITH_CACHE = container_of("main", 0.5, AWAY | near(term("numa", "cache")))
+SIDE = near(term("numa", "main"))
+ALLOWED = {"move.pinfold.dev/pod": "allowed"}
+
+
+def beside(main: Container, other: Container, **config: Any) -> Engine:
+    """An owner in the first NUMA node and one that goes where it goes, and a wolf that came."""
+    engine = engine_of(NODES, **config)
+    pair = (other, main) if main is WITH_CACHE else (main, other)
+    for one in pair:
+        placed(engine, one)
+        if one is pair[0]:
+            engine.move(one.id, engine.tree.pools[0].id)
+    assert node(engine, main) == node(engine, other)
+    (home,) = node(engine, main)
+    placed(engine, container_of("wolf", 0.5, fails=True, annotations={**pool(home), **NEVER}))
+    assert list(broken(engine)) == [main.id]
+    assert isinstance(engine.place_anew(main.id).result, Refusal), "not by itself"
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("main", "other"),
+    [
+        pytest.param(SHY, container_of("side", 0.5, SIDE), id="one that must be with it"),
+        pytest.param(WITH_CACHE, container_of("cache", 0.5), id="one that it must be with"),
+        pytest.param(
+            WITH_CACHE,
+            container_of("cache", 0.5, lasting(near(term("numa", "main")))),
+            id="each with the other",
+        ),
+        pytest.param(
+            SHY, container_of("side", 1, SIDE, annotations=ALLOWED), id="with cpus of its own"
+        ),
+    ],
+)
+def test_others_come_along_as_far_as_a_rebalance_may_move_them(
+    main: Container, other: Container
+) -> None:
+    engine = beside(main, other)
+    assert joined(engine, main) == 2
+    assert broken(engine) == {}
+    assert node(engine, main) == node(engine, other)
+    assert not any(one.unmet for one in engine.decisions.values())
+
+
+@pytest.mark.parametrize(
+    ("main", "other"),
+    [
+        pytest.param(
+            SHY, container_of("side", 0.5, SIDE, annotations=NEVER), id="that must be with it"
+        ),
+        pytest.param(
+            WITH_CACHE, container_of("cache", 0.5, annotations=NEVER), id="that it must be with"
+        ),
+        pytest.param(SHY, container_of("side", 1, SIDE), id="that has cpus of its own"),
+    ],
+)
+def test_an_owner_stays_with_one_that_is_not_moved(main: Container, other: Container) -> None:
+    engine = beside(main, other)
+    assert plan_together(engine.snapshot(), main.id, COMPANY_MAX) == ()
+
+
+def test_cpus_of_its_own_keep_nobody_where_a_rebalance_moves_them() -> None:
+    side = container_of("side", 1, SIDE)
+    engine = beside(SHY, side, rebalance={"moveExclusive": True})
+    assert joined(engine, SHY) == 2
+    assert node(engine, SHY) == node(engine, side)
+
+
+def test_one_that_it_must_be_with_comes_also_where_nobody_is_drawn_to_others() -> None:
+    engine = beside(WITH_CACHE, cache := container_of("cache", 0.5), hardAffinityWeight=0)
+    assert joined(engine, WITH_CACHE) == 2
+    assert node(engine, WITH_CACHE) == node(engine, cache)
+
+
+def test_all_who_go_together_are_in_the_budget() -> None:
+    engine = beside(SHY, container_of("side", 0.5, SIDE))
+    assert plan_together(engine.snapshot(), SHY.id, 1) == ()
+    assert len(plan_together(engine.snapshot(), SHY.id, 2)) == 2

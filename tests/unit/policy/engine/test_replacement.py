@@ -7,8 +7,8 @@ import pytest
 
 from pinfold.policy.books import missed_companions
 from pinfold.policy.configuration.config_text import config_from_values
-from pinfold.policy.engine import replacement
 from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.replacing import replacement
 from pinfold.policy.model.container import Container
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.sets.cpuset import CpuSet

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from pinfold.policy.engine import replacement
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan, rebalance
 from pinfold.policy.engine.rebalance.promise import PromisedStep, broken_promise, needed_moves
+from pinfold.policy.engine.replacing import replacement
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.placing import departures

@@ -6,17 +6,16 @@ from typing import Any
 import pytest
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.joint_replacement import COMPANY_MAX
 from pinfold.policy.engine.rebalance.plan import (
     NO_LIMIT,
     RebalanceBudget,
     RebalanceMove,
     rebalance,
 )
-from pinfold.policy.engine.rebalance.promise import PromisedStep, broken_promise, needed_moves
-from pinfold.policy.engine.rebalance.unmet_names import unmet_after, unmet_names
+from pinfold.policy.engine.replacing.companies import COMPANY_MAX
+from pinfold.policy.engine.replacing.unmet_names import unmet_after, unmet_names
 from pinfold.policy.model.container import Container, ContainerId
-from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.move_purpose import MovePurpose
 from tests.unit.policy.engine.ruled_pods import (
     IGNORED,
@@ -316,78 +315,17 @@ def test_one_in_the_way_takes_along(
     assert told(engine) == set()
 
 
-def promised(moves: Sequence[RebalanceMove], engine: Engine) -> Sequence[PromisedStep]:
-    pools = {pool.name: pool.id for pool in engine.tree.pools}
-    return [
-        PromisedStep(
-            container_id=move.container.id,
-            before=pools[move.before.pool],
-            after=move.pool_id,
-            gain=move.gain,
-            purpose=move.purpose,
-            mends=move.mends,
-            awaited=tuple(one.id for one in move.awaited),
-        )
-        for move in moves
-    ]
-
-
-def test_the_first_move_is_promised_with_all_that_follow_it() -> None:
-    engine = paired()
-    moves = rebalance(engine.snapshot()).moves
-    assert needed_moves(moves) == moves
-    assert needed_moves(moves[1:]) == moves[1:]
-    for number, move in enumerate(moves):
-        steps = promised(needed_moves(moves[number:]), engine)
-        assert broken_promise(engine.snapshot(), steps) == ""
-        move.make(engine)
-        unmet_after(engine, move.container.id)
-
-
 @pytest.mark.parametrize("budget", [NO_LIMIT, MANY], ids=["few", "many"])
-def test_some_go_together_where_the_last_of_them_mends_nothing(budget: RebalanceBudget) -> None:
-    """It is one of two in the way of a rule, and is not alone either where it is."""
-    others = [full(1, 4), full(2, 4)]
-    stay = [
-        container_of("other", 0.2, app="main", annotations=NEVER),
-        container_of("imp", 0.2, app="side", annotations=NEVER),
-        container_of("den", 0.2, apart(term("numa", "side")), annotations=NEVER),
-    ]
-    engine = engine_of(NODES, "cpuset:0")
-    for one in (*others, container_of("main", 0.2, FROM_WOLVES), *stay):
-        placed(engine, one)
-    placed(engine, container_of("side", 0.2, beside("main")))
-    placed(engine, wolf(0))
-    for one in others:
-        engine.remove(one.id)
-    main, side = moves = rebalance(engine.snapshot(), budget).moves
-    assert names(moves) == ["main", "side"]
-    assert [len(main.mends), len(main.awaited), len(side.mends)] == [1, 1, 0]
-    assert needed_moves(moves) == moves
-    assert broken_promise(engine.snapshot(), promised(moves, engine)) == ""
+def test_an_owner_goes_alone_from_those_that_have_another_one_beside_them(
+    budget: RebalanceBudget,
+) -> None:
+    engine = paired()
+    home = home_of(engine, SIDE)
+    twin = container_of("twin", 0.5, app="main", annotations={**at(home), **NEVER})
+    placed(engine, twin)
+    moves = rebalance(engine.snapshot(), budget).moves
+    assert names(moves) == ["main"]
+    assert moves[0].awaited == ()
     carried_out(engine, moves)
-
-
-def test_the_first_is_not_moved_where_the_next_cannot_follow_by_now() -> None:
-    engine = paired(cpu=1.5)
-    moves = rebalance(engine.snapshot()).moves
-    steps = promised(moves, engine)
-    number = int(moves[0].after.pool[-1])
-    placed(engine, full(number, 2 if number else 1))
-    reason = broken_promise(engine.snapshot(), steps)
-    assert reason.startswith("default/side/main, which must be with it, cannot follow: ")
-
-
-def test_the_first_is_not_moved_where_one_more_would_have_to_follow_by_now() -> None:
-    engine = paired()
-    steps = promised(rebalance(engine.snapshot()).moves, engine)
-    placed(engine, container_of("last", 0.5, beside("main")))
-    assert broken_promise(engine.snapshot(), steps) == "default/last/main must be with it"
-
-
-def test_an_owner_does_not_go_first_without_those_that_follow() -> None:
-    engine = paired()
-    main = rebalance(engine.snapshot()).moves[0]
-    result = engine.move(MAIN, main.pool_id, MovePurpose.RULES).result
-    assert isinstance(result, Refusal)
-    assert result.reason == "default/side/main must be with it"
+    assert told(engine) == set()
+    assert home_of(engine, SIDE) == home_of(engine, twin.id) == home

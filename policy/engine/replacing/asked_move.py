@@ -2,9 +2,9 @@
 
 from typing import Final, NamedTuple
 
-from ..model.container import ContainerId
-from ..model.grant import PoolId
-from ..model.move_purpose import MovePurpose
+from ...model.container import ContainerId
+from ...model.grant import PoolId
+from ...model.move_purpose import MovePurpose
 
 MENDED: Final = "mended"
 """What decides where a container goes whose unmet rules a move mends."""

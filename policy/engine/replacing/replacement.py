@@ -3,40 +3,33 @@
 For a container by itself, or for a pen with all who are in it: the pen is the unit of a rule.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import islice
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import NO_CPUS, CpuSet
-from ..annotations.preferences import parse_preferences
-from ..books.books import Books
-from ..books.missed_companions import UnmetOf, missed_companions
-from ..memory.offers import Offer
-from ..model.container import Container, ContainerId
-from ..model.cpu_preference import MovePreference
-from ..model.grant import Grant, PoolId, Refusal
-from ..model.request import Request
-from ..pens.pen_slices import rest_of
-from ..placing.classifier import Classified
-from ..placing.judging.evenness import COUNTING_MAX, counting_rules, made_uneven
-from ..placing.judging.judge import Judge
-from ..placing.judging.judgement import Judgement
-from ..placing.judging.near_blockers import NearBlockers
-from ..placing.judging.obstacles import obstacles
-from ..placing.judging.restriction import TOLD_MAX, Restriction, names_text, wants_text
-from ..placing.judging.rule_look import RuleLook
-from ..placing.mover import bound_to_place, immovable
-from ..placing.placer import Failure, Placement, Placer
-from ..placing.pool_choice import Chooser
-from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm, is_lasting
+from ....topology.sets.cpuset import NO_CPUS, CpuSet
+from ...books.books import Books
+from ...books.missed_companions import UnmetOf, missed_companions
+from ...configuration.config import Config
+from ...memory.offers import Offer
+from ...model.container import ContainerId
+from ...model.grant import Grant, PoolId, Refusal
+from ...pens.pen_slices import rest_of
+from ...placing.judging.evenness import COUNTING_MAX, counting_rules, made_uneven
+from ...placing.judging.judge import Judge
+from ...placing.judging.judgement import Judgement
+from ...placing.judging.near_blockers import NearBlockers
+from ...placing.judging.obstacles import obstacles
+from ...placing.judging.restriction import TOLD_MAX, Restriction, names_text, wants_text
+from ...placing.judging.rule_look import RuleLook
+from ...placing.placer import Failure, Placement, Placer
+from ...placing.pool_choice import Chooser
+from ..decision import Decision
 from .asked_move import ANYWHERE, AskedMove
-from .decision import Decision
-from .penning import Penning
-from .roster import Roster
+from .party import Parties, Party
 
 _MENDED: Final = "it was moved to mend "
 _MUST_BE_WITH_IT: Final = " must be with it"
@@ -44,70 +37,9 @@ _OUT_OF_THE_WAY: Final = "it was moved out of the way of "
 """The beginning of a note about a rule that others are still in the way of."""
 
 
-class Party(Struct, frozen=True):
-    """Containers that can only be placed together: those of a pen, or one by itself."""
-
-    members: Mapping[ContainerId, tuple[Container, Classified]]
-    """Oldest first."""
-    held: Grant
-    """What they hold together."""
-    request: Request
-    awaited: Sequence[Container] = ()
-    """Containers that come to where they go, once they are there."""
-
-    @property
-    def containers(self) -> Mapping[ContainerId, Container]:
-        """The members themselves."""
-        return {one: container for one, (container, _) in self.members.items()}
-
-    def others(self, container_id: ContainerId) -> Iterator[Container]:
-        """All containers but one."""
-        return (one for one in self.containers.values() if one.id != container_id)
-
-    def rules_of(self, container_id: ContainerId) -> PlacementRules:
-        """The rules of a member but for those that hold beside one that goes where it goes."""
-        container, classified = self.members[container_id]
-        rules, others = classified.placement, (*self.others(container_id), *self.awaited)
-        if not others:
-            return rules
-        required = tuple(
-            one
-            for one in rules.required
-            if one.is_anti or not any(one.term.includes(container, other) for other in others)
-        )
-        return replace(rules, required=required)
-
-
-PartyWith = Callable[[ContainerId], Party]
-"""The containers that have to go where one of them goes."""
-
-
-def party_of(
-    container_id: ContainerId,
-    books: Books,
-    roster: Roster,
-    pens: Penning,
-    awaited: Iterable[ContainerId] = (),
-) -> Party:
-    """The containers that have to go where one of them goes. `awaited`: those that come later."""
-    held = books.ledger.counted(container_id)
-    ids = books.ledger.members(held.container_id) or (container_id,)
-    members = {one: (roster.containers[one], roster.classified[one]) for one in ids}
-    container, classified = members[next(iter(ids))]
-    request, name = classified.request, None
-    if held.is_pen:
-        name = pens.name_of(container, classified)
-    if name is not None:
-        request = pens.sizes.request_of(name, container)
-        request = replace(request, exclusive=len(held.exclusive), shared_milli=held.shared_milli)
-    return Party(members, held, request, [roster.containers[one] for one in awaited])
-
-
 def plan_replacement(
     party: Party,
-    books: Books,
-    roster: Roster,
-    pens: Penning,
+    parties: Parties,
     asked: AskedMove = ANYWHERE,
     *,
     mends_told: bool = False,
@@ -118,16 +50,17 @@ def plan_replacement(
     With `asked` in its pool alone, if they do there. No rule breaks by it that holds where
     the party is. Nobody else has to leave its pool or its memory. O(pools + grants).
     """
+    books, roster = parties.books, parties.roster
     held, request = party.held, party.request
     wanted_pool = asked.pool_id
-    if objection := _objection(party, books):
+    if objection := parties.objection(party):
         return _failure(objection)
     without = books.without(held.container_id)
-    judge = Judge(without, books.config)
+    judge = Judge(without, _drawing(books.config) if mends_told else books.config)
     judgement = _judgement(party, judge)
     if judgement is None:
         return _failure("no rule says where it is")
-    here = _presence(party, books)
+    here = parties.presence(party)
     unmet_of: UnmetOf = roster.unmet_of if mends_told else lambda _: ()
     missed = missed_companions(party.containers, here, books, unmet_of) if mends_told else ()
     pool_id = books.tree.around(held.pool_id, here)
@@ -174,14 +107,19 @@ def plan_replacement(
         unmet = [*(one.unmet_text for one in near), *(one.text for one in missed)]
         return _nowhere_better(unmet, obstacles(sought, relaxed, books.tree))
     grant = placement.booking.grant
-    party_with = partial(party_of, books=books, roster=roster, pens=pens)
-    if harm := _harm(party, grant, books, None if mends_told else party_with):
+    if harm := _harm(party, grant, parties, lasting_follow=not mends_told):
         return _failure(harm)
     wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
     offer = books.memory.offer(wanted, replaces=held.container_id)
     if isinstance(offer, Refusal):
         return Failure(refusal=offer)
     return _with_memory(placement, offer, asked.decided_by)
+
+
+def _drawing(config: Config) -> Config:
+    """The configuration by which those that others must be with are drawn there, if only a bit."""
+    is_drawing = config.hard_affinity_weight > 0
+    return config if is_drawing else replace(config, hard_affinity_weight=1)
 
 
 def _nowhere_better(unmet: Sequence[str], others: Sequence[Restriction]) -> Failure:
@@ -232,12 +170,13 @@ def nothing_to_move(container_id: ContainerId) -> Decision:
 
 
 def relocated(
-    container_id: ContainerId, party: Party, placement: Placement, books: Books, pens: Penning
+    container_id: ContainerId, party: Party, placement: Placement, parties: Parties
 ) -> Decision:
     """The decision about one of a pen that was moved as planned; all have as much of it as before.
 
     What they are told is not settled yet.
     """
+    books, pens = parties.books, parties.pens
     ledger, pen_id = books.ledger, party.held.container_id
     slices = {one: len(ledger.grants[one].exclusive) for one in party.members}
     for one in party.members:
@@ -262,21 +201,6 @@ def relocated(
         scheduling=classified.scheduling,
         classes=classified.classes,
     )
-
-
-def _objection(party: Party, books: Books) -> str:
-    """The reason why a party stays, whatever rules say; empty where it may be moved."""
-    wishes = {parse_preferences(one).move for one in party.containers.values()}
-    if MovePreference.NEVER in wishes:
-        return "its annotation refuses to be moved"
-    objection = immovable(party.held, party.request)
-    if objection or not party.held.is_pen:
-        return objection
-    for container, classified in party.members.values():
-        held = books.ledger.grants[container.id]
-        if objection := bound_to_place(held, classified.request):
-            return f"{container.path} of its pen: {objection}"
-    return ""
 
 
 def _judgement(party: Party, judge: Judge) -> Judgement | None:
@@ -309,13 +233,6 @@ def _weights(party: Party, books: Books) -> Mapping[ContainerId, int]:
     return found
 
 
-def _presence(party: Party, books: Books) -> int:
-    cpus = 0
-    for one in party.members:
-        cpus |= books.reach(one)
-    return cpus
-
-
 def _with_memory(placement: Placement, offer: Offer, decided_by: str) -> Placement | Failure:
     if offer.moves:
         return _failure(f"memory: others would have to leave nodes {offer.zone}")
@@ -328,64 +245,18 @@ def _with_memory(placement: Placement, offer: Offer, decided_by: str) -> Placeme
     )
 
 
-def _harm(party: Party, grant: Grant, books: Books, party_with: PartyWith | None) -> str:
+def _harm(party: Party, grant: Grant, parties: Parties, *, lasting_follow: bool) -> str:
     """The rules of others that a party would break by leaving, for people; empty without any."""
-    if lonely := _left_alone(party, grant, books, party_with):
-        return f"{lonely}{_MUST_BE_WITH_IT}"
+    books = parties.books
+    after = _presence_after(grant, books)
+    if lonely := parties.left_alone(party, after, lasting_follow=lasting_follow):
+        return f"{names_text(lonely)}{_MUST_BE_WITH_IT}"
     counting = counting_rules(party.containers.values(), books)
     if counting is None:
         return f"more than {COUNTING_MAX} different spread rules may count it"
-    if uneven := made_uneven(party.members, _presence_after(grant, books), books, counting):
+    if uneven := made_uneven(party.members, after, books, counting):
         return f"the spread of {uneven} would be uneven"
     return ""
-
-
-def _left_alone(party: Party, grant: Grant, books: Books, party_with: PartyWith | None) -> str:
-    """The residents that must be with a party, are, and would not follow it; for people.
-
-    Those follow that it awaits, and with `party_with` those that may be moved and whose rules are
-    required during execution.
-    """
-    after, awaited = _presence_after(grant, books), {one.id for one in party.awaited}
-    found: dict[ContainerId, Container] = {}
-    for rule, owner, around in _company(party, books):
-        if around & after or owner.id in awaited:
-            continue
-        if party_with and is_lasting(rule) and not _objection(party_with(owner.id), books):
-            continue
-        found[owner.id] = owner
-    return names_text(tuple(found.values()))
-
-
-def followers(
-    party: Party, books: Books, party_with: PartyWith, *, only_lasting: bool
-) -> Sequence[ContainerId]:
-    """Containers that must be with a party, are, and may be moved as it may: one of each pen.
-
-    `only_lasting`: those whose rules are required during execution, which follow by themselves.
-    """
-    found: dict[ContainerId, ContainerId] = {}
-    if _objection(party, books):
-        return ()
-    for rule, owner, _ in _company(party, books):
-        if is_lasting(rule) or not only_lasting:
-            other = party_with(owner.id)
-            if not _objection(other, books):
-                found.setdefault(other.held.container_id, owner.id)
-    return tuple(found.values())
-
-
-def _company(party: Party, books: Books) -> Iterator[tuple[RequiredTerm, Container, int]]:
-    """Residents that must be with a party, and are, by rule, each with a mask of its domains."""
-    here = _presence(party, books)
-    for container in party.containers.values():
-        for one in books.standing.matching(container):
-            if not isinstance(rule := one.rule, RequiredTerm) or rule.is_anti:
-                continue
-            for owner_id, owner in one.owners.items():
-                around = books.domains.covering(rule.term.level, books.reach(owner_id))
-                if owner_id not in party.members and around & here:
-                    yield rule, owner, around
 
 
 def _presence_after(grant: Grant, books: Books) -> int:
