@@ -96,9 +96,8 @@ class KeptAway(Struct, frozen=True):
                 levels.setdefault(level, {}).update(dict.fromkeys(residents.ids(new)))
         # Many rules are of the same owners.
         crowds: dict[tuple[Level, int], Collection[ContainerId]] = {}
-        for standing in books.standing.matching(gone, -1 if among is None else among.crowd):
-            if standing.is_required_anti:
-                crowds.setdefault((standing.rule.term.level, standing.crowd), standing.owners)
+        for standing in books.standing.keeping_apart(gone, -1 if among is None else among.crowd):
+            crowds.setdefault((standing.rule.term.level, standing.crowd), standing.owners)
         for (level, _), owners in crowds.items():
             some = owners if among is None else [one for one in owners if one in among.ids]
             levels.setdefault(level, {}).update(dict.fromkeys(some))
