@@ -181,6 +181,8 @@ class Regrown(Struct, frozen=True):
     books: Books
     gained: Mapping[ContainerId, int]
     """Masks of the cpus on which each runs then, and did not before."""
+    effort: int
+    """What it took to tell, as of `RuleLook`."""
 
 
 class Regrowth:
@@ -236,7 +238,7 @@ class Regrowth:
             for ids in members.values()
             for one in ids
         }
-        return Regrown(found, gained)
+        return Regrown(found, gained, look.effort)
 
     def _kept_away(self, gone: Container, after: Books, among: NarrowedResidents) -> KeptAway:
         ledger, rules = self._books.ledger, self._books.standing.of(gone.id)
