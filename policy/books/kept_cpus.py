@@ -273,10 +273,10 @@ class KeptCpus:
         self._effort += 1
         self._kept ^= bit
         self._partly &= ~bit
-        asking = self._asking.with_cpu(cpu)
         # Most of them have another one that is kept.
-        is_kept = all(map(self._kept.__and__, asking))
-        if not is_kept and not all([self._keep_one(one) for one in asking]):
+        kept = self._kept
+        asking = [one for one in self._asking.with_cpu(cpu) if not one & kept]
+        if asking and not all([self._keep_one(one) for one in asking]):
             self._put_back(cpu)
             return bit
         users = self._users_at(cpu)

@@ -16,7 +16,7 @@ from .judging.judge import Judge
 from .judging.judgement import OWNERS_MAX, Judgement
 from .judging.remaining_rules import NOTHING_FREED, Freed, RemainingRules
 from .judging.restriction import names_text
-from .openings.regrowth import Regrowth
+from .openings.regrowth import REGROWTH_EFFORT_MAX, Regrowth
 
 _ALTERNATIVES_MAX: Final = 4
 """So many of these are told, each of whom is enough."""
@@ -29,10 +29,14 @@ _TRIES_MAX: Final = 12
 _GLANCES_MAX: Final = 4
 """For each trial so many residents are thought of; most would surely leave too few cpus."""
 _LOOKS_MAX: Final = 1200
-"""So many pools, or domains where these are more, are looked at in all trials."""
+"""So many pools are looked at in all trials, or domains, or containers in the way of a rule, where
+these are more."""
 _CLEARINGS_MAX: Final = 240_000
 """So many pools are looked at in all trials in which residents make way: where many go up from one
 into another, each of these is measured anew for each."""
+_REGROWTHS_MAX: Final = REGROWTH_EFFORT_MAX
+"""After so much effort for what residents would get back fewer of those who leave are not tried: as
+much as for what they do get back in one event. After twice as much no alternatives are, either."""
 _FEW_TRIES: Final = 4
 """Where there are no more, no resident makes way in one: that would cost more than all the rest."""
 
@@ -110,17 +114,18 @@ class DepartureSearch:
         self._tries = max(2, min(_TRIES_MAX, _LOOKS_MAX // self._looks()))
         self._is_few = self._tries <= _FEW_TRIES
         self._glances = _GLANCES_MAX * self._tries
+        self._regrowths = _REGROWTHS_MAX
         is_cheap = not (self._is_few or self._is_much)
         self._clearings = is_cheap * (_CLEARINGS_MAX // len(books.tree.pools) ** 3)
         self._trials = {frozenset[ContainerId](): _Trial.SURELY_NONE}
         """Ends of trials, by the residents that left."""
 
     def _looks(self) -> int:
-        """How many pools, or domains of the narrowest level of a rule, one trial looks at."""
+        """How many pools, or domains of a rule, or containers in its way, one trial looks at."""
         books, rules = self._books, self._judgement
         levels = {one.level for one in rules.own} | {one.level for one in rules.barriers}
         sizes = [len(books.domains.masks(level)) for level in levels]
-        return max([len(books.tree.pools), *sizes])
+        return max([len(books.tree.pools), rules.crowd, *sizes])
 
     def found(self) -> Departure | None:
         """The departure that disturbs the fewest; None where the container lacks more."""
@@ -148,7 +153,11 @@ class DepartureSearch:
         """The first residents of whom each is enough."""
         found: list[Container] = []
         for one in candidates:
-            if len(found) < _ALTERNATIVES_MAX and self._is_room_without((one,)):
+            # Of others that would be enough, too, it is no loss not to know.
+            is_much = self._regrowths <= -_REGROWTHS_MAX
+            if found and (is_much or len(found) == _ALTERNATIVES_MAX):
+                break
+            if self._is_room_without((one,)):
                 found.append(one)
         return found
 
@@ -173,9 +182,9 @@ class DepartureSearch:
         pairs = sorted(zip(places, together, strict=True), key=lambda one: one[0] & -one[0])
         needed = [one for _, one in pairs]
         size = len(needed) // 2
-        while size and self._tries:
+        while size and self._may_try:
             start, count = 0, len(needed)
-            while start < len(needed) and self._tries:
+            while start < len(needed) and self._may_try:
                 others = [*needed[:start], *needed[start + size :]]
                 if others and self._is_room_without(others):
                     needed = others
@@ -184,6 +193,11 @@ class DepartureSearch:
             if size > 1 or len(needed) == count:
                 size //= 2
         return needed
+
+    @property
+    def _may_try(self) -> bool:
+        """Whether it may be tried who of those that leave can stay."""
+        return self._tries > 0 and self._regrowths > 0
 
     def _is_each_needed(self, needed: Sequence[Container]) -> bool:
         """Whether without any one of these the others were tried, and are surely not enough."""
@@ -244,6 +258,7 @@ class DepartureSearch:
         regrown = self._regrowth.after(leaving, after)
         if regrown is None:
             return True
+        self._regrowths -= regrown.effort
         ids, books = frozenset([one.id for one in leaving]), regrown.books
         rules = self._remaining.without(self._judgement, ids, freed, books, regrown.gained)
         return bool(self._has_room(books, rules, may_clear))

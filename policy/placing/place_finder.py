@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -23,7 +24,7 @@ from .judging.restriction import Restriction
 from .lifting import Lift, make_room
 from .lineup import Lineup
 from .nearby import once_narrowed
-from .openings.breaking import degraded, has_broken_place
+from .openings.broken_places import broken_place, has_broken_place
 from .openings.concessions import concessions
 from .openings.filling import find_fillings
 from .openings.narrowing import find_narrowings
@@ -116,14 +117,12 @@ class PlaceFinder:
         found = found or self._in_room_made(request, facts, pools, strict)
         if found is not None:
             return found
-        openings = degraded(search, pools.roomy)
+        openings, found = broken_place(search, pools, partial(self._chosen, search, pools))
         if openings is None:
             return self._made_anyway(search, facts, pools) or pools.within(strict)
-        found = self._chosen(search, pools, openings)
         alone = search.without_companions() if found is None else None
         if alone is not None:
-            openings = degraded(alone, pools.roomy)
-            found = self._chosen(alone, pools, openings) if openings else None
+            openings, found = broken_place(alone, pools, partial(self._chosen, alone, pools))
         found = self._conceded(search, pools, found) or found
         # Not only rules stand in the way, else: what is missing beside them is the reason.
         return found or self._made_anyway(search, facts, pools) or pools.within(openings)

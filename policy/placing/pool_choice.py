@@ -221,6 +221,11 @@ class Candidates:
         """By pool id 1 where it has enough by its own numbers, else 0: there nothing ever fits."""
         return self._rough.roomy_pools().to_bytes(len(self._rough.names), "little")
 
+    @cached_property
+    def rivals(self) -> Sequence[int]:
+        """By pool id 1 where nothing speaks against it by its own numbers, else 0."""
+        return self._rough.feasible_pools().to_bytes(len(self._rough.names), "little")
+
     def has_any(self, openings: Openings | None = None) -> bool:
         """Whether some pool of those that rules leave, where they count, has what is asked for."""
         if self._exact is not None:

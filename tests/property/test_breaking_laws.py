@@ -17,7 +17,7 @@ from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.request import Request
 from pinfold.policy.placing.judging.judgement import Companions, Judgement
 from pinfold.policy.placing.judging.restriction import Restriction
-from pinfold.policy.placing.openings.breaking import degraded
+from pinfold.policy.placing.openings.broken_places import degraded
 from pinfold.policy.placing.openings.openings import OpeningSearch
 from pinfold.policy.pools.domains import Domains
 from pinfold.policy.pools.pool_tree import build_tree
@@ -278,3 +278,43 @@ def test_where_few_parts_are_tried_together_a_pool_has_a_place_all_the_same(
         assert counted >= (every.unmet[pool.id], every.unmet_of_others[pool.id])
         if found.preferred:
             assert found.preferred[pool.id] == asked.preference(pool.id, cpus)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_a_pool_that_is_not_looked_at_breaks_more_than_the_best(seed: int) -> None:
+    chance = Chance(seed)
+    search = chance.search()
+    others = dataclasses.replace(search)
+    everybody = [1] * len(chance.tree.pools)
+    every, found = degraded(search), degraded(others, rivals=everybody, weighed=0)
+    assert every is not None
+    assert found is not None
+    costs = list(zip(every.unmet, every.unmet_of_others, strict=True))
+    fewest = min((one for id_, one in enumerate(costs) if id_ not in every.dropped), default=None)
+    for pool in chance.tree.pools:
+        objection = found.dropped.get(pool.id)
+        if objection is None or pool.id in every.dropped:
+            assert found.regions[pool.id] == every.regions[pool.id]
+            assert (found.unmet[pool.id], found.unmet_of_others[pool.id]) == costs[pool.id]
+            assert every.preferred == () or found.preferred[pool.id] == every.preferred[pool.id]
+        else:
+            assert objection.criterion == "broken rules"
+            assert fewest is not None
+            assert costs[pool.id] > fewest
+            least = int(objection.available.removeprefix("at least ").partition(",")[0])
+            assert fewest[0] <= least <= costs[pool.id][0]
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_a_pool_that_wins_nothing_is_no_reason_to_pass_over_others(seed: int) -> None:
+    chance = Chance(seed)
+    search = chance.search()
+    others = dataclasses.replace(search)
+    every, nobody = degraded(search), [0] * len(chance.tree.pools)
+    found = degraded(others, rivals=nobody, weighed=0)
+    assert every is not None
+    assert found is not None
+    assert found.regions == every.regions
+    assert dict(found.dropped) == dict(every.dropped)

@@ -58,7 +58,7 @@ def staying_reason(
         return reason
     grant = snapshot.grants[container_id]
     container = snapshot.containers[container_id]
-    if is_tied(container, grant, standing) or standing.is_counted(container):
+    if is_tied(container, grant, standing) or standing.spreads.is_counted(container):
         return "required rules hold it where it is"
     return immovable(grant, snapshot.classified[container_id].request)
 

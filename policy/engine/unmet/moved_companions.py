@@ -74,29 +74,38 @@ class MovedCompanions:
         `is_pen`: they are all of a pen, as which they are in all of it to others.
         """
         have_come = False
-        for level in self._books.standing.near_levels:
-            # Most that have other cpus are in the same domains.
-            if left := self._missing(level, before, after):
+        lost, won = before & ~after, after & ~before
+        if near.narrowest is not None:
+            # Whoever is in as many of the narrowest domains is in as many of all: so are most.
+            lost &= self._missing(near.narrowest, before, after, lost)
+            won &= self._missing(near.narrowest, after, before, won)
+        for level in self._books.standing.near_levels if lost or won else ():
+            if left := self._missing(level, before, after, lost):
                 here = near.on(left)
                 for term, owners in self._rules(ids, level, here, is_pen=is_pen) if here else ():
                     among = [owners[one] for one in here if one in owners]
                     for one in self._alone(among, term, here):
                         self._left.setdefault(one.id, set()).add(term.text)
-            if come := self._missing(level, after, before):
+            if come := self._missing(level, after, before, won):
                 have_come, here = True, near.on(come)
                 for _, owners in self._rules(ids, level, here, is_pen=is_pen) if here else ():
                     self._met |= dict.fromkeys(filter(owners.__contains__, here))
         return have_come
 
-    def _missing(self, level: Level, some: int, others: int) -> int:
-        """The domains of a level in which some cpus are, and no others, as a mask of cpus."""
+    def _missing(self, level: Level, some: int, others: int, among: int) -> int:
+        """The domains of a level in which some cpus are, and no others, as a mask of cpus.
+
+        `among`: those of the cpus, without others, which are in all such domains.
+        """
+        if not among:
+            return 0
         domains, found, masks = self._books.domains, 0, self._books.domains.masks(level)
         if len(masks) <= _FEW_DOMAINS:
             for domain in masks:
                 if domain & some and not domain & others:
                     found |= domain
             return found
-        holders, left = domains.holders(level), some & domains.everything & ~others
+        holders, left = domains.holders(level), among & domains.everything
         for _ in range(_FEW_DOMAINS):
             if not left:
                 return found
@@ -201,6 +210,14 @@ class _NearOwners:
                 one: mask & cpus for one, mask in self._reaches if mask & cpus
             }
         return found
+
+    @cached_property
+    def narrowest(self) -> Level | None:
+        """The level of their rules whose domains are in those of all others, if there are any."""
+        levels, nest = self._books.standing.near_levels, self._books.domains.nest
+        if len(levels) < 2:
+            return None
+        return next((one for one in levels if all(nest(one, other) for other in levels)), None)
 
     @cached_property
     def _reaches(self) -> Sequence[tuple[ContainerId, int]]:

@@ -314,7 +314,7 @@ class UnmetRules:
                 if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
                     due.update(dict.fromkeys([id_ for id_ in one.owners if id_ in concerned]))
         owners = filter(None, map(containers.get, concerned))
-        due.update(dict.fromkeys(standing.counting(containers[newest], owners)))
+        due.update(dict.fromkeys(standing.spreads.counting(containers[newest], owners)))
         return due | dict.fromkeys(self._concerns.due_as_moved(moved))
 
     def look_at_postponed(self, look: RuleLook | None = None) -> None:

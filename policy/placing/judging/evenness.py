@@ -24,9 +24,9 @@ def counting_rules(containers: Iterable[Container], books: Books) -> Counting | 
     found: dict[tuple[str, SpreadRule], Mapping[ContainerId, Container]] = {}
     for container in containers:
         namespace = container.pod.namespace
-        if standing.has_too_many_spreads(namespace):
+        if standing.spreads.has_too_many(namespace):
             return None
-        for rule, owners in standing.spread_about(container):
+        for rule, owners in standing.spreads.about(container):
             found[namespace, rule] = owners
     return found if len(found) <= COUNTING_MAX else None
 

@@ -89,11 +89,11 @@ class Judge:
         if grant.within is not None or is_held(standing.of(container_id)):
             return True
         container = self._books.affinity.residents.container(container_id)
-        return any(one.is_required_anti for one in standing.matching(container))
+        return standing.is_kept_apart(container)
 
     def is_tied(self, container_id: ContainerId) -> bool:
         """Whether to move a resident might break a required rule, of its own or of others."""
         books, standing = self._books, self._books.standing
         container = books.affinity.residents.container(container_id)
         grant = books.ledger.grants[container_id]
-        return is_tied(container, grant, standing) or standing.is_counted(container)
+        return is_tied(container, grant, standing) or standing.spreads.is_counted(container)

@@ -1,37 +1,26 @@
-"""Breaking of rules that may degrade: the places of a newcomer where the fewest of them break."""
+"""Breaking of rules that may degrade: the parts of each pool where the fewest of them break."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from ...model.grant import Dropped
-from ..judging.restriction import Restriction
 from .breaking_costs import (
     CPU_BITS,
     FEWEST,
-    RULE,
     BreakingCosts,
     BrokenPart,
     Family,
     Nest,
-    distinct,
 )
 from .broken_unions import UnionSearch, Whole
 from .narrow_parts import NarrowParts, are_narrow, undivided_level
-from .openings import Openings, OpeningSearch
+from .openings import OpeningSearch
 from .part_ranks import PartRanks
 
 _CLOSURES_MAX: Final = 16
 """Of a pool with more parts than these, single ones and the first few together are tried."""
-
-TRIED_TOGETHER_MAX: Final = 512
-"""So many parts, of all pools, are tried together with others; no rules reach that on 100 cores.
-
-In the pools that come later, the widest ones last, a single part serves, or else all of them: more
-rules may break there than must, but whatever fits has a place.
-"""
 
 _CPUS: Final = attrgetter("cpus")
 _BROKEN: Final = attrgetter("broken")
@@ -39,86 +28,7 @@ _COST: Final = attrgetter("cost")
 _REGION: Final = attrgetter("region")
 
 
-def degraded(
-    search: OpeningSearch,
-    roomy: Sequence[int] | None = None,
-    tried_together: int = TRIED_TOGETHER_MAX,
-) -> Openings | None:
-    """The places where no rule breaks that must not, and as few as possible of the others.
-
-    None where all of them insist. `roomy`: by pool id 0 where none need be found, as nothing fits.
-    `tried_together`: see `TRIED_TOGETHER_MAX`.
-    """
-    known = _breaking_of(search, tried_together)
-    if known is None:
-        return None
-    breaking, costs, firm, closed = known
-    best = [0] * len(search.tree.pools)
-    unmet = [0] * len(best)
-    dropped: dict[int, Dropped] = {}
-    likings: dict[int, int] = {}
-    # A pool comes before the one around it.
-    for pool_id in range(len(best)):
-        if roomy is not None and not roomy[pool_id]:
-            if pool_id not in closed:
-                breaking.pass_over(pool_id)
-            continue
-        found = None if pool_id in closed else breaking.least_broken(pool_id)
-        if found is not None:
-            unmet[pool_id] = found.cost + costs.of_pool(pool_id)
-            best[pool_id] = found.cpus
-            if found.rank is not None and breaking.has_likings:
-                likings[pool_id] = -found.rank[0]
-        else:
-            objecting = next((one for one in firm if _objects(one, search, pool_id)), None)
-            dropped[pool_id] = (
-                objecting.dropped()
-                if objecting
-                else Dropped("CPUs where rules hold", search.request.describe(), "too few")
-            )
-    return Openings(
-        regions=best,
-        dropped=dropped,
-        preferred=search.preferences(best, likings),
-        unmet=[cost // RULE for cost in unmet],
-        unmet_of_others=[cost % RULE for cost in unmet],
-    )
-
-
-def has_broken_place(search: OpeningSearch, pools: Iterable[int]) -> bool:
-    """Whether `degraded` finds a place in one of some pools, which are in ascending order."""
-    known = _breaking_of(search, TRIED_TOGETHER_MAX)
-    if known is None:
-        return False
-    breaking, _, _, closed = known
-    return any(one not in closed and breaking.least_broken(one) is not None for one in pools)
-
-
-def _breaking_of(
-    search: OpeningSearch, tried_together: int
-) -> "tuple[_Breaking, BreakingCosts, Sequence[Restriction], frozenset[int]] | None":
-    """The parts, what they cost, the rules that must not break, and the pools that these close."""
-    rules = search.judgement.restrictions()
-    firm = [one for one in rules if not one.can_break]
-    weak = distinct([one for one in rules if one.can_break])
-    if not weak:
-        return None
-    costs = BreakingCosts(weak, search.judgement.domains)
-    everything = search.tree.root.cpus.mask
-    for one in firm:
-        everything &= ~one.forbidden
-    closed = frozenset[int]().union(*(one.closed_pools for one in firm))
-    regions = search.regions(everything, [one for one in firm if one.is_own])
-    return _Breaking(search, costs, regions, tried_together), costs, firm, closed
-
-
-def _objects(rule: Restriction, search: OpeningSearch, pool_id: int) -> bool:
-    return (
-        pool_id in rule.closed_pools or not search.tree.pools[pool_id].cpus.mask & ~rule.forbidden
-    )
-
-
-class _Breaking:
+class Breaking:
     """The parts of pools that break the fewest rules.
 
     Where rules are about domains of a few cpus, the parts are thousands: each is priced once for
@@ -183,6 +93,9 @@ class _Breaking:
             if not (nest.held or inner):
                 continue
             nest.count = len(nest.held) + sum([one.count for one in inner])
+            least = [one.cost for one in nest.held if one.may_fit or self._has_unions]
+            least += [one.least for one in inner if one.least is not None]
+            nest.least = min(least, default=None)
             nest.broken = reduce(int.__or__, map(_BROKEN, [*nest.held, *inner]), 0)
             if self._ranks_all:
                 # Of hundreds of parts those pools that are around few pools look at none.
@@ -269,6 +182,15 @@ class _Breaking:
             if is_known:
                 return union
         return self._unions.least(pool_id, self._by_region(self._wide_parts(pool_id)), found)
+
+    def least_cost(self, pool_id: int) -> int:
+        """The cost of a place in a pool at least, if there is one."""
+        nest, has_unions = self._nests[pool_id], self._has_unions
+        found = [one.cost for one in nest.pieces if one.may_fit or has_unions]
+        found += [] if nest.least is None else [nest.least]
+        found += self._narrow.least_costs(self._search.tree.masks[pool_id], has_unions)
+        # Nothing that is added to a part makes it cheaper.
+        return min(found, default=0)
 
     def pass_over(self, pool_id: int) -> None:
         """Look at no part of a pool; those of later ones are tried together, or not, as after it.

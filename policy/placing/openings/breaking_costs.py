@@ -1,7 +1,7 @@
 """Costs of breaking rules that may degrade, and parts of regions on which the same ones break."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -56,6 +56,8 @@ class Nest(Struct):
     """How many it has, those held in pools inside as well, but no pieces."""
     broken: int = 0
     """The rules that break on some of those."""
+    least: int | None = None
+    """The cost of the cheapest of them that may fit."""
     best: BrokenPart | None = None
     """The first of them by cost and rank that may fit, where ranks are the same everywhere."""
     ends: Sequence[Ordered] = ()
@@ -124,6 +126,16 @@ class BreakingCosts:
                 choosing.setdefault(one.rule.level, []).append((1 << number, one))
         self._choosing = [(one, choosing[one]) for one in reversed(Level) if one in choosing]
 
+    @property
+    def rule_count(self) -> int:
+        """The number of different rules."""
+        return len(self._weak)
+
+    @cached_property
+    def everything(self) -> int:
+        """The cost of all rules together."""
+        return sum([one.cost for one in self._weak])
+
     def of_pool(self, pool_id: int) -> int:
         """The cost of the rules that break at any place in a pool."""
         if not self._of_pools:
@@ -147,6 +159,10 @@ class BreakingCosts:
             elif cpus & forbidden:
                 cost += sum([one.cost for one in rules if cpus & one.rule.forbidden])
         return cost
+
+    def least(self, broken: int) -> int:
+        """The least cost of any part on which these rules break."""
+        return (self._of_broken.get(broken) or self._price(broken)).cost
 
     def _price(self, broken: int) -> _Price:
         cost = sum([self._weak[bit].cost for bit in iter_bits(broken)])

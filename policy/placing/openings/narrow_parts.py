@@ -38,6 +38,7 @@ class NarrowParts:
         """`families`: those of which `are_narrow` says so."""
         self._domains = domains = search.judgement.domains
         self._search = search
+        self._costs = costs
         self._ranks = ranks
         self._make = make
         self._families = [(domains.indexes(one.level, one.cpus), one) for one in families]
@@ -132,6 +133,14 @@ class NarrowParts:
                 if not part.may_fit:
                     self._may_fit ^= best
         return None
+
+    def least_costs(self, pool: int, has_unions: bool) -> Iterable[int]:
+        """At least what parts in a pool cost that may fit, or parts of any kind with unions."""
+        if has_unions:
+            families = [family for some, family in self._families if some & pool]
+            return [self._costs.least(family.broken) for family in families]
+        here = pool & self._may_fit
+        return [cost for cost, some in self._by_cost if some & here][:1]
 
     def _best_of_equals(self, some: int) -> int:
         """The first by rank of some that cost as much."""

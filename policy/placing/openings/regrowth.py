@@ -96,9 +96,8 @@ class KeptAway(Struct, frozen=True):
                 levels.setdefault(level, {}).update(dict.fromkeys(residents.ids(new)))
         # Many rules are of the same owners.
         crowds: dict[tuple[Level, int], Collection[ContainerId]] = {}
-        for standing in books.standing.matching(gone, -1 if among is None else among.crowd):
-            if standing.is_required_anti:
-                crowds.setdefault((standing.rule.term.level, standing.crowd), standing.owners)
+        for standing in books.standing.keeping_apart(gone, -1 if among is None else among.crowd):
+            crowds.setdefault((standing.rule.term.level, standing.crowd), standing.owners)
         for (level, _), owners in crowds.items():
             some = owners if among is None else [one for one in owners if one in among.ids]
             levels.setdefault(level, {}).update(dict.fromkeys(some))
@@ -182,6 +181,8 @@ class Regrown(Struct, frozen=True):
     books: Books
     gained: Mapping[ContainerId, int]
     """Masks of the cpus on which each runs then, and did not before."""
+    effort: int
+    """What it took to tell, as of `RuleLook`."""
 
 
 class Regrowth:
@@ -237,7 +238,7 @@ class Regrowth:
             for ids in members.values()
             for one in ids
         }
-        return Regrown(found, gained)
+        return Regrown(found, gained, look.effort)
 
     def _kept_away(self, gone: Container, after: Books, among: NarrowedResidents) -> KeptAway:
         ledger, rules = self._books.ledger, self._books.standing.of(gone.id)

@@ -5,7 +5,7 @@ several containers are looked at once.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from ....topology.model.machine import Level
 from ...model.container import Container, ContainerId
+from ..standing_spreads import StandingSpreads
 from .rule_set import (
     ALL_COUNT,
     FIRM_MAX,
@@ -21,7 +22,6 @@ from .rule_set import (
     PlacementRules,
     PreferredTerm,
     RequiredTerm,
-    SpreadRule,
     Uncounted,
     is_firm,
 )
@@ -30,15 +30,9 @@ from .term import (
     InstanceKey,
     container_labels,
     instance_key,
-    is_same_instance,
     pod_identity,
     sought_keys,
 )
-
-SPREADS_MAX: Final = 256
-"""So many different required spread rules of a namespace are told apart. Where there are more, each
-is taken for one that counts whoever is asked about: what might be uneven then is looked at again,
-and nobody is moved."""
 
 _FEW: Final = 32
 """So many rules are asked one by one in less time than the keys of a container are looked up."""
@@ -94,9 +88,8 @@ class StandingRules:
         """Containers that must be with others, also where that does not count for newcomers."""
         self.near_levels = Counter[Level]()
         """How many of them there are for each level at which they must."""
-        self._spreading: dict[ContainerId, Container] = {}
-        # The owners of required spread rules, by namespace: those of one workload are equal.
-        self._spread: dict[str, dict[SpreadRule, dict[ContainerId, Container]]] = {}
+        self.spreads = StandingSpreads()
+        """Their required spread rules."""
         self._requiring: dict[_GroupName, StandingRule] = {}
         """Rules that require another container."""
         self._requiring_index: _Index = {}
@@ -107,6 +100,8 @@ class StandingRules:
         """The rules about containers asked for last, until others come or some go."""
         self._required: dict[ContainerId, tuple[Container, bool]] = {}
         """Whether somebody requires containers, as long."""
+        self._kept_apart: dict[ContainerId, tuple[Container, bool]] = {}
+        """Whether somebody must not be with containers, as long."""
         self._bits: dict[ContainerId, int] = {}
         """A bit of each container with such rules, its own until it goes."""
         self._free_bits: list[int] = []
@@ -136,11 +131,7 @@ class StandingRules:
         if rules.near_levels:
             self._wants_others[owner.id] = None
             self.near_levels.update(rules.near_levels)
-        for one in rules.spread:
-            if one.is_required:
-                self._spreading[owner.id] = owner
-                alike = self._spread.setdefault(owner.pod.namespace, {}).setdefault(one, {})
-                alike[owner.id] = owner
+        self.spreads.add(owner, rules.spread)
         wanted = dict.fromkeys([_group_name(owner, one) for one in _terms(rules)])
         groups: dict[_GroupName, StandingRule] = {}
         firm: list[StandingRule] = []
@@ -196,6 +187,7 @@ class StandingRules:
         """Forget the rules of a container; unknown ids are ignored."""
         self._matching.pop(owner_id, None)
         self._required.pop(owner_id, None)
+        self._kept_apart.pop(owner_id, None)
         rules = self._rules.pop(owner_id, None)
         if rules is None:
             return
@@ -204,9 +196,7 @@ class StandingRules:
         if rules.near_levels:
             self._wants_others.pop(owner_id, None)
             self.near_levels -= Counter(rules.near_levels)
-        spreading = self._spreading.pop(owner_id, None)
-        if spreading is not None:
-            self._forget_spread(spreading, rules)
+        self.spreads.remove(owner_id, rules.spread)
         bit = self._bits.pop(owner_id, 0)
         if bit:
             self._free_bits.append(bit)
@@ -236,19 +226,10 @@ class StandingRules:
                 if not self._sizes[size]:
                     del self._sizes[size]
 
-    def _forget_spread(self, owner: Container, rules: PlacementRules) -> None:
-        namespace = owner.pod.namespace
-        by_rule = self._spread[namespace]
-        for rule in rules.spread:
-            owners = by_rule.get(rule, {})
-            if owners.pop(owner.id, None) is not None and not owners:
-                del by_rule[rule]
-        if not by_rule:
-            del self._spread[namespace]
-
     def _doubt(self) -> None:
         self._matching.clear()
         self._required.clear()
+        self._kept_apart.clear()
 
     def _forget_instance(self, owner: Container) -> None:
         key = instance_key(owner)
@@ -278,6 +259,28 @@ class StandingRules:
             for group in self.requiring([container])
         )
 
+    def is_kept_apart(self, container: Container) -> bool:
+        """Whether required anti-affinity of another container is about this one."""
+        known = self._kept_apart.get(container.id)
+        if known is None or known[0] is not container:
+            known = self._kept_apart[container.id] = container, self._is_kept_apart(container)
+        return known[1]
+
+    def _is_kept_apart(self, container: Container) -> bool:
+        if container.id in self._matching:
+            return any(one.is_required_anti for one in self.matching(container))
+        labels = container_labels(container)
+        instances, own = self._instances.get(instance_key(container), ()), 0
+        for one in instances:
+            own |= self._bits[one]
+        return any(
+            group.is_required_anti
+            and group.crowd & ~own
+            and group.rule.term.includes(next(iter(group.owners.values())), container, labels)
+            for key in sought_keys(container, labels, self._labels.keys())
+            for group in self._index.get(key, {}).values()
+        )
+
     def requiring(self, containers: Iterable[Container]) -> Iterable[StandingRule]:
         """Rules that require somebody, among them all that are about some of these."""
         if len(self._requiring) <= _FEW:
@@ -289,68 +292,37 @@ class StandingRules:
             found.update(self._requiring_index.get(key, {}))
         return found.values()
 
-    def matching(self, newcomer: Container, among: int = -1) -> Sequence[StandingRule]:
-        """The rules that are about a container, each with its owners but for itself.
-
-        `among`: a crowd; those without an owner in it may be left out.
-        """
-        if not (self._index and among):
+    def matching(self, newcomer: Container) -> Sequence[StandingRule]:
+        """The rules that are about a container, each with its owners but for itself."""
+        if not self._index:
             return []
         known = self._matching.get(newcomer.id)
         if known is None or known[0] is not newcomer:
-            if among != -1:
-                return self._matches(newcomer, among)
             if len(self._matching) >= _MATCHING_KNOWN:
                 # The owners of all of them are many.
                 self._matching.clear()
             known = self._matching[newcomer.id] = newcomer, self._matches(newcomer)
         return known[1]
 
+    def keeping_apart(self, container: Container, among: int = -1) -> Sequence[StandingRule]:
+        """Required anti-affinity about a container, as of `matching`.
+
+        `among`: a crowd; rules without an owner in it may be left out.
+        """
+        if not (self._index and among):
+            return []
+        known = self._matching.get(container.id)
+        if among != -1 and (known is None or known[0] is not container):
+            return self._matches(container, among, are_apart=True)
+        return [one for one in self.matching(container) if one.is_required_anti]
+
     def crowd(self, owners: Iterable[ContainerId]) -> int:
         """The crowd of some containers, as of `StandingRule`: of those that have rules."""
         return reduce(int.__or__, [self._bits.get(one, 0) for one in owners], 0)
 
-    def counting(self, newcomer: Container, owners: Iterable[Container]) -> Iterator[ContainerId]:
-        """Owners, among these, of required spread rules that count a newcomer."""
-        by_rule = self._spread.get(newcomer.pod.namespace)
-        if not by_rule:
-            return
-        are_few = len(by_rule) <= SPREADS_MAX
-        about = [some for _, some in self.spread_about(newcomer)] if are_few else by_rule.values()
-        ids = {owner_id for some in about for owner_id in some}
-        key = instance_key(newcomer)
-        for owner in owners if ids else ():
-            if owner.id in ids and instance_key(owner) != key:
-                yield owner.id
-
-    def has_too_many_spreads(self, namespace: str) -> bool:
-        """Whether a namespace has more different required spread rules than are told apart."""
-        return len(self._spread.get(namespace, ())) > SPREADS_MAX
-
-    def is_counted(self, container: Container) -> bool:
-        """Whether a required spread rule of another counts a container where it is.
-
-        Or may do so: its namespace has too many of them.
-        """
-        return self.has_too_many_spreads(container.pod.namespace) or any(
-            not is_same_instance(owner, container)
-            for _, owners in self.spread_about(container)
-            for owner in owners.values()
-        )
-
-    def spread_about(
-        self, container: Container
-    ) -> Iterator[tuple[SpreadRule, Mapping[ContainerId, Container]]]:
-        """Required spread rules that count a container, each with its owners, itself among them.
-
-        O(different rules of its namespace).
-        """
-        labels = container_labels(container)
-        for rule, owners in self._spread.get(container.pod.namespace, {}).items():
-            if rule.selector is not None and rule.selector.matches(labels):
-                yield rule, owners
-
-    def _matches(self, newcomer: Container, among: int = -1) -> Sequence[StandingRule]:
+    def _matches(
+        self, newcomer: Container, among: int = -1, *, are_apart: bool = False
+    ) -> Sequence[StandingRule]:
         labels = container_labels(newcomer)
         candidates: dict[_GroupName, StandingRule] = {}
         for key in sought_keys(newcomer, labels, self._labels.keys()):
@@ -364,7 +336,7 @@ class StandingRules:
         crowds: dict[int, dict[ContainerId, Container]] = {}
         for group in candidates.values():
             crowd = group.crowd & ~own
-            if not crowd & among:
+            if not crowd & among or (are_apart and not group.is_required_anti):
                 continue
             owner = next(iter(group.owners.values()))
             if not group.rule.term.includes(owner, newcomer, labels):

@@ -92,3 +92,14 @@ def test_a_pool_does_not_win_in_which_a_narrowed_share_of_a_wider_one_leaves_too
     assert chooser.best(chooser.lineup(request, books.ledger, facts)).winner == one
     assert found.best(None).winner == other
     assert found.has_any()
+
+
+def test_pools_that_nothing_speaks_against_are_rivals() -> None:
+    books = Books(MACHINE, Config())
+    leaf = books.tree.pools[0]
+    books.ledger.add(own("a", leaf.id, str(leaf.sharable)))
+    found, _ = candidates(books, request_of(1, 0))
+    open_pools = found.lineup.feasible()
+    assert [*found.rivals] == [int(pool.id in open_pools) for pool in books.tree.pools]
+    assert not found.rivals[leaf.id]
+    assert found.rivals[books.tree.root.id]

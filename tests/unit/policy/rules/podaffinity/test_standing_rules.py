@@ -32,11 +32,22 @@ def test_the_rules_about_a_container_are_known_until_one_goes() -> None:
 def test_rules_that_none_of_a_crowd_owns_may_be_left_out() -> None:
     first, second, quiet = map(container_of, ("first", "second", "quiet"))
     standing = owned_by(first, is_anti=True)
-    standing.add(second, PlacementRules(required=(RequiredTerm(term=QUIET, is_anti=False),)))
+    other = Term(level=Level.NUMA, selector=QUIET.selector)
+    standing.add(second, PlacementRules(required=(RequiredTerm(term=other, is_anti=True),)))
     crowd = standing.crowd([second.id, quiet.id])
-    assert [[*one.owners] for one in standing.matching(quiet, crowd)] == [[second.id]]
+    assert [[*one.owners] for one in standing.keeping_apart(quiet, crowd)] == [[second.id]]
+    assert [[*one.owners] for one in standing.keeping_apart(quiet)] == [[first.id], [second.id]]
+    assert not standing.keeping_apart(quiet, standing.crowd([quiet.id]))
+
+
+def test_rules_to_be_with_others_keep_nobody_apart() -> None:
+    first, second, quiet = map(container_of, ("first", "second", "quiet"))
+    standing = owned_by(first, is_anti=True)
+    standing.add(second, PlacementRules(required=(RequiredTerm(term=QUIET, is_anti=False),)))
+    everybody = standing.crowd([first.id, second.id])
+    assert [[*one.owners] for one in standing.keeping_apart(quiet, everybody)] == [[first.id]]
     assert [[*one.owners] for one in standing.matching(quiet)] == [[first.id], [second.id]]
-    assert not standing.matching(quiet, standing.crowd([quiet.id]))
+    assert [[*one.owners] for one in standing.keeping_apart(quiet)] == [[first.id]]
 
 
 def test_who_wants_others_does_so_as_long_as_it_is_there() -> None:
@@ -83,17 +94,36 @@ def test_who_is_required_is_known_until_nobody_requires_it_any_more() -> None:
     assert not standing.is_required(quiet)
 
 
+def test_who_is_kept_apart_is_so_until_nobody_else_must_not_be_with_it() -> None:
+    first, quiet = map(container_of, ("first", "quiet"))
+    standing = owned_by(first, is_anti=True)
+    standing.add(quiet, PlacementRules(required=(RequiredTerm(term=QUIET, is_anti=True),)))
+    assert standing.is_kept_apart(quiet)
+    assert not standing.is_kept_apart(container_of("quiet", app="loud"))
+    assert standing.is_kept_apart(quiet)
+    standing.remove(first.id)
+    assert not standing.is_kept_apart(quiet)
+
+
+def test_who_must_be_with_others_is_not_kept_apart_from_them() -> None:
+    quiet = container_of("quiet")
+    standing = owned_by(container_of("first"), is_anti=False)
+    assert not standing.is_kept_apart(quiet)
+    assert standing.matching(quiet)
+    assert not standing.is_kept_apart(quiet)
+
+
 def test_who_is_counted_is_so_as_long_as_another_of_its_namespace_has_the_rule() -> None:
     first, second, quiet = map(container_of, ("first", "second", "quiet"))
     rule = SpreadRule(level=Level.NUMA, selector=QUIET.selector, max_skew=1, is_required=True)
     standing = StandingRules()
     for one in (first, second):
         standing.add(one, PlacementRules(spread=(rule, rule)))
-    assert standing.is_counted(quiet)
-    assert not standing.is_counted(container_of("quiet", namespace="other"))
+    assert standing.spreads.is_counted(quiet)
+    assert not standing.spreads.is_counted(container_of("quiet", namespace="other"))
     standing.remove(first.id)
-    assert standing.is_counted(quiet)
+    assert standing.spreads.is_counted(quiet)
     standing.remove(second.id)
-    assert not standing.is_counted(quiet)
+    assert not standing.spreads.is_counted(quiet)
     standing.add(quiet, PlacementRules(spread=(rule,)))
-    assert not standing.is_counted(quiet)
+    assert not standing.spreads.is_counted(quiet)
