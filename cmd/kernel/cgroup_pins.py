@@ -14,7 +14,8 @@ _UNIFIED: Final = "0"
 """The number of the hierarchy of cgroup v2 in /proc/PID/cgroup. Source: cgroups(7)."""
 _MOUNTS: Final = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 _CPUSET_MOUNTS: Final = ("sys/fs/cgroup/cpuset", "sys/fs/cgroup/cpu,cpuset")
-_KNOWN_MAX: Final = 8192
+_KNOWN_MAX: Final = 2048
+"""More than run on a node: those that were read least lately are gone."""
 _TEXTS_KEPT: Final = 64
 
 
@@ -31,9 +32,11 @@ def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
     tree = DirectoryTree(root)
 
     def read(container_id: ContainerId, pid: int) -> Pinning | None:
-        folder = folders.get(container_id)
+        folder = folders.pop(container_id, None)
         found = None if folder is None else _read_folder(tree, folder)
-        if found is not None:
+        if folder is not None and found is not None:
+            # Behind all others: whoever is not read any more is soon the first.
+            folders[container_id] = folder
             return found
         for folder in _folders(tree.read(f"proc/{pid}/cgroup") or "", container_id):
             one = _read_folder(tree, folder)
@@ -43,7 +46,6 @@ def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
                     del folders[next(iter(folders))]
                 return one
             found = found or one
-        folders.pop(container_id, None)
         return found
 
     def read_in_turn(container_id: ContainerId, pid: int) -> Pinning | None:

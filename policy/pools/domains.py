@@ -14,7 +14,9 @@ from ...topology.sets.cpuset import CpuSet, iter_bits, lowest_cpu
 from ..cpus.cpu_blocks import CpuBlocks
 
 _LEVELS: Final = tuple(Level)
-_KNOWN_SETS: Final = 4096
+_KNOWN_SETS: Final = 512
+"""More, as containers come and go, are megabytes on a machine with thousands of cpus, and save one
+look in thirty."""
 _KNOWN_TILINGS: Final = 32
 _MOST: Final = 4
 """Where this part of all domains have some cpus, all are asked in less time than those alone."""

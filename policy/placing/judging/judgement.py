@@ -63,6 +63,8 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     """The container whose place it is; of a pen that begins, the one that it begins for."""
     own: tuple[Restriction, ...] = ()
     barriers: tuple[Barrier, ...] = ()
+    given_up: tuple[Barrier, ...] = ()
+    """Those that a search leaves out: that their owners say so is a reason to make way as before."""
     passed: tuple[Barrier, ...] = ()
     """Rules of others that do not block the newcomer, and are told where they do not hold."""
     inside: tuple[Restriction, ...] = ()
@@ -287,6 +289,7 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
             self,
             own=tuple([one for one in self.own if not one.can_break]),
             barriers=tuple([one for one in self.barriers if not one.can_break]),
+            given_up=(*self.given_up, *[one for one in self.barriers if one.can_break]),
             companions=tuple([one for one in self.companions if not one.rule.can_break]),
         )
 

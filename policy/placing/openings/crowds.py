@@ -241,7 +241,8 @@ def _twins_of(judgement: Judgement, standing: StandingRules) -> Collection[Conta
     followers = followers_of(judgement.about_it, standing)
     if not avoided:
         return followers
-    found = set[ContainerId]().union(*[one.insisting.presence for one in judgement.barriers])
+    barriers = (*judgement.barriers, *judgement.given_up)
+    found = set[ContainerId]().union(*[one.insisting.presence for one in barriers])
     newcomer = judgement.newcomer
     rules = () if newcomer is None else standing.of(newcomer).required
     if rules:

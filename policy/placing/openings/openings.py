@@ -144,7 +144,7 @@ class OpeningSearch:
             # there it runs on those of a wider pool.
             left = zip(best, self.ledger.free_sharable, strict=True)
             best = [region if region & free else 0 for region, free in left]
-        dropped = [pool_id for pool_id, region in enumerate(best) if not region]
+        dropped = bytes([not region for region in best])
         # A decision that is kept keeps this, too: without what was noted during the search.
         wording = ObjectionWording(
             request=self.request,

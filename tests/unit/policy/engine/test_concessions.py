@@ -52,6 +52,23 @@ def test_a_resident_makes_way_though_the_rule_of_another_holds_nowhere(
     engine.check()
 
 
+def test_who_must_be_with_another_makes_way_for_whom_both_avoid_though_a_rule_holds_nowhere() -> (
+    None
+):
+    """Its own rule about the newcomer may break, and is no less a reason to make way."""
+    engine = engine_of(ONE_NODE)
+    sharer = container_of("sharer", 0, AWAY_FROM_IT | near(term("l3", "friend")))
+    placed(engine, sharer)
+    placed(engine, container_of("friend", 0))
+    placed(engine, container_of("hopeless", 0.1, ALONE))
+    it = container_of("it", 0, apart(term("core", "sharer")), fails=True)
+    placed(engine, it)
+    (told,) = engine.decisions[it.id].unmet
+    assert told.endswith(": in one NUMA node with its owner default/hopeless/main")
+    assert not CpuSet.parse(cpus(engine, sharer)) & CpuSet.parse(cpus(engine, it))
+    engine.check()
+
+
 def test_a_resident_makes_way_though_a_rule_of_the_newcomers_own_holds_nowhere() -> None:
     engine = engine_of(ONE_NODE)
     sharer, neighbour = container_of("sharer", 0.5), container_of("neighbour", 0.5)
