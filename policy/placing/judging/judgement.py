@@ -64,7 +64,7 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     own: tuple[Restriction, ...] = ()
     barriers: tuple[Barrier, ...] = ()
     given_up: tuple[Barrier, ...] = ()
-    """Those that a search leaves out: that their owners say so is a reason to make way as before."""
+    """Barriers that a search leaves out: a reason for their owners to make way all the same."""
     passed: tuple[Barrier, ...] = ()
     """Rules of others that do not block the newcomer, and are told where they do not hold."""
     inside: tuple[Restriction, ...] = ()
