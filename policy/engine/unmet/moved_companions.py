@@ -214,9 +214,11 @@ class _NearOwners:
     @cached_property
     def narrowest(self) -> Level | None:
         """The level of their rules whose domains are in those of all others, if there are any."""
-        levels, nest = self._books.standing.near_levels, self._books.domains.nest
+        levels = self._books.standing.near_levels
         if len(levels) < 2:
+            # Where there are no rules at all, nobody works out the machine's domains.
             return None
+        nest = self._books.domains.nest
         return next((one for one in levels if all(nest(one, other) for other in levels)), None)
 
     @cached_property
