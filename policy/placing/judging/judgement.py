@@ -64,7 +64,7 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     own: tuple[Restriction, ...] = ()
     barriers: tuple[Barrier, ...] = ()
     given_up: tuple[Barrier, ...] = ()
-    """Those that a search leaves out: that their owners say so is a reason to make way as before."""
+    """Rules of others that a search leaves out; what these say is a reason to make way even so."""
     passed: tuple[Barrier, ...] = ()
     """Rules of others that do not block the newcomer, and are told where they do not hold."""
     inside: tuple[Restriction, ...] = ()
