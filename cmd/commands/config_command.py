@@ -42,7 +42,7 @@ def check(files: tuple[Path, ...], sysfs_root: str | None, machine: str | None) 
             loaded = (
                 load_config(environment=os.environ)
                 if file is None
-                else read_config(read_file(file, may_be_pipe=True), str(file))
+                else read_config(read_file(file, may_be_pipe=True, may_be_null=True), str(file))
             )
             with loaded.placing():
                 # With annotations in rules that cannot be read a daemon does not start either.

@@ -318,3 +318,24 @@ def test_a_pool_that_wins_nothing_is_no_reason_to_pass_over_others(seed: int) ->
     assert found is not None
     assert found.regions == every.regions
     assert dict(found.dropped) == dict(every.dropped)
+
+
+@pytest.mark.parametrize(
+    ("seed", "tried_together"), [(1402, 50), (6775, 30), (7508, 24), (11321, 36), (14711, 12)]
+)
+def test_a_pool_that_is_not_looked_at_leaves_those_after_it_as_much_to_try(
+    seed: int, tried_together: int
+) -> None:
+    """It has more parts than are left to try, of which a single one would do."""
+    chance = Chance(seed)
+    search = chance.search()
+    others = dataclasses.replace(search)
+    every = degraded(search, tried_together=tried_together)
+    everybody = [1] * len(chance.tree.pools)
+    found = degraded(others, rivals=everybody, tried_together=tried_together, weighed=0)
+    assert every is not None
+    assert found is not None
+    assert len(found.dropped) > len(every.dropped), "some are passed over"
+    for pool in chance.tree.pools:
+        if pool.id not in found.dropped:
+            assert found.regions[pool.id] == every.regions[pool.id]

@@ -192,15 +192,17 @@ class Breaking:
         # Nothing that is added to a part makes it cheaper.
         return min(found, default=0)
 
-    def pass_over(self, pool_id: int) -> None:
+    def pass_over(self, pool_id: int, *, is_full: bool = False) -> None:
         """Look at no part of a pool; those of later ones are tried together, or not, as after it.
 
-        Whatever is found there.
+        Whatever is found there: nothing, where it `is_full`, or else some part.
         """
         nest, mask = self._nests[pool_id], self._search.tree.masks[pool_id]
         if self._has_unions and self._search.may_fit(pool_id, self._everything & mask):
             count = nest.count + len(nest.pieces) + self._narrow.count(mask)
-            self._left_to_try -= count if count > 1 else 0
+            # Where a single part serves, as more than are left to try, none are tried together.
+            if count > 1 and (is_full or count <= self._left_to_try):
+                self._left_to_try -= count
 
     def _roughly_least(self, pool_id: int, nest: Nest, count: int) -> BrokenPart | None:
         """A single part of a pool that fits, the best of them, or else all of its only region.

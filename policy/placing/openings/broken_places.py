@@ -55,7 +55,7 @@ def degraded(
     for pool_id in range(len(best)):
         if roomy is not None and not roomy[pool_id]:
             if pool_id not in closed:
-                breaking.pass_over(pool_id)
+                breaking.pass_over(pool_id, is_full=True)
             continue
         more = costs.of_pool(pool_id)
         if fewest is not None and fewest < costs.everything and pool_id not in closed:

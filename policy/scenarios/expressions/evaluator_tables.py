@@ -26,6 +26,19 @@ class Record(Struct, frozen=True):
     fields: "Mapping[str, Value]"
 
 
+class Keys(frozenset[Any]):
+    """The keys of a mapping: a set, but listed in the order of the mapping, as its values are."""
+
+    in_order: "tuple[Value, ...]"
+
+    @classmethod
+    def of(cls, mapping: "Mapping[Any, Value]") -> "Keys":
+        """The keys of a mapping."""
+        keys = cls(mapping)
+        keys.in_order = tuple(mapping)
+        return keys
+
+
 def kind_of(value: Value) -> str:
     """The kind of a value, in the words of errors and tables."""
     match value:
@@ -78,6 +91,8 @@ def describe(value: Value) -> str:
 def elements(value: Value) -> list[Value]:
     """The elements of a collection, those of sets sorted. Raises `TypeError` for other values."""
     match value:
+        case Keys():
+            return [*value.in_order]
         case frozenset():
             # By kind first: 2 and "2" have no order of their own.
             return sorted(value, key=_order)
@@ -354,7 +369,7 @@ METHODS: Final[Mapping[str, Mapping[str, Function]]] = {
     },
     "list": {"count": _count, "index": _index},
     "tuple": {"count": _count, "index": _index},
-    "mapping": {"get": _get, "items": _items, "keys": _set, "values": _values},
+    "mapping": {"get": _get, "items": _items, "keys": Keys.of, "values": _values},
 }
 
 COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {

@@ -103,6 +103,11 @@ def test_a_configuration_that_is_no_file_is_status_2(name: str) -> None:
     assert " — name a readable file" in result.stderr
 
 
+def test_the_null_device_is_checked_as_the_empty_configuration_that_a_daemon_reads() -> None:
+    result = run("config", "check", "/dev/null")
+    assert (result.exit_code, result.output) == (0, "/dev/null: good\n")
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-8:strict"])
 def test_what_the_encoding_of_the_output_lacks_is_written_as_escapes(
     tmp_path: Path, encoding: str

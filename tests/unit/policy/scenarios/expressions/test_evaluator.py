@@ -54,6 +54,11 @@ NAMES: dict[str, Value] = {
             "cpus.keys() - {'none'} == {'a', 'b', 'pod1c0'} and {'a'} <= cpus.keys()",
             id="keys are a set",
         ),
+        pytest.param(
+            "[(k, v) for k, v in zip({'b': 1, 'a': 2}.keys(), {'b': 1, 'a': 2}.values())]"
+            " == list({'b': 1, 'a': 2}.items())",
+            id="keys are listed as values are",
+        ),
         pytest.param("frozenset(['a']) == {'a'}", id="a set by its other name"),
         pytest.param("best_pool.name == 'socket #1' and not best_pool.is_leaf", id="a record"),
         pytest.param("(1 if x else 2) == 1", id="a choice"),
