@@ -86,6 +86,9 @@ def _of(judgement: Judgement, lost: Collection[int], *, is_lost: bool) -> Judgem
         judgement,
         own=own,
         barriers=tuple([one for one in judgement.barriers if (id(one) in lost) == is_lost]),
-        given_up=tuple([one for one in judgement.barriers if (id(one) in lost) != is_lost]),
+        given_up=(
+            *judgement.given_up,
+            *[one for one in judgement.barriers if (id(one) in lost) != is_lost],
+        ),
         companions=tuple([one for one in judgement.companions if one.rule.name in names]),
     )
