@@ -7,12 +7,13 @@ import pytest
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan, rebalance
-from pinfold.policy.engine.rebalance.promise import PromisedStep, broken_promise, needed_moves
+from pinfold.policy.engine.rebalance.promise import broken_promise, needed_moves
 from pinfold.policy.engine.replacing import replacement
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.placing import departures
 from tests.unit.counted_calls import called_modules
+from tests.unit.policy.engine.rebalance.promised_steps import promised
 from tests.unit.policy.engine.ruled_pods import (
     LASTING,
     NEVER,
@@ -212,7 +213,7 @@ def test_one_move_mends_the_rules_of_all_owners_beside_it() -> None:
     engine = crowded(wolf(), *flock)
     (move,) = rebalance(engine.snapshot()).moves
     assert (move.container.pod.name, len(move.mends)) == ("wolf", 9)
-    steps = promised(engine, rebalance(engine.snapshot()))
+    steps = promised(engine, needed_moves(rebalance(engine.snapshot()).moves))
     assert broken_promise(engine.snapshot(), steps) == ""
 
 
@@ -246,20 +247,6 @@ def test_on_a_node_of_many_they_go_where_the_policy_places_them() -> None:
     assert not engine.decisions[SHEEP.id].unmet
 
 
-def promised(engine: Engine, plan: RebalancePlan) -> tuple[PromisedStep, ...]:
-    pools = {pool.name: pool.id for pool in engine.tree.pools}
-    return tuple(
-        PromisedStep(
-            container_id=move.container.id,
-            before=pools[move.before.pool],
-            after=move.pool_id,
-            gain=move.gain,
-            mends=move.mends,
-        )
-        for move in needed_moves(plan.moves)
-    )
-
-
 @pytest.mark.parametrize(
     ("meanwhile", "why"),
     [
@@ -270,7 +257,7 @@ def promised(engine: Engine, plan: RebalancePlan) -> tuple[PromisedStep, ...]:
 )
 def test_the_first_of_several_in_the_way_goes_only_for_the_others(meanwhile: str, why: str) -> None:
     engine = crowded(wolf("w1"), wolf("w2"), SHEEP)
-    steps = promised(engine, rebalance(engine.snapshot()))
+    steps = promised(engine, needed_moves(rebalance(engine.snapshot()).moves))
     assert [one.container_id for one in steps] == ["w1-main", "w2-main"]
     if meanwhile:
         engine.remove(ContainerId(f"{meanwhile}-main"))

@@ -5,38 +5,26 @@ from collections.abc import Sequence
 import pytest
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.rebalance.plan import RebalanceMove, rebalance
+from pinfold.policy.engine.rebalance.plan import rebalance
 from pinfold.policy.engine.rebalance.promise import PromisedStep, broken_promise, needed_moves
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Grant
 from tests.unit.policy.engine.pods_with_wishes import placed, pool_named, wishing
+from tests.unit.policy.engine.rebalance.promised_steps import promised
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
 
 NODE_0, NODE_1, NODE_2, NODE_3 = (f"NUMA node #{number}" for number in range(4))
 SHARED = {"prefer-shared-cpus.resource-policy.nri.io/pod": "true"}
 
 
-def promised(engine: Engine, moves: Sequence[RebalanceMove]) -> tuple[PromisedStep, ...]:
-    return tuple(
-        PromisedStep(
-            container_id=move.container.id,
-            before=pool_named(engine, move.before.pool),
-            after=move.pool_id,
-            gain=move.gain,
-            mends=move.mends,
-        )
-        for move in needed_moves(moves)
-    )
-
-
-def making_room() -> tuple[Engine, tuple[PromisedStep, ...]]:
+def making_room() -> tuple[Engine, Sequence[PromisedStep]]:
     """An idle container makes room for one that goes to its friend."""
     engine = placed(
         (wishing("db", 2000, more={"move.pinfold.dev/pod": "never", **SHARED}), NODE_1),
         (wishing("idle", 1999, more=SHARED), NODE_1),
         (wishing("web", 1000, {"db": 5}, more=SHARED), NODE_3),
     )
-    steps = promised(engine, rebalance(engine.snapshot()).moves)
+    steps = promised(engine, needed_moves(rebalance(engine.snapshot()).moves))
     assert [one.container_id for one in steps] == ["idle", "web"]
     return engine, steps
 
@@ -95,7 +83,7 @@ def test_a_rule_is_not_mended_where_it_would_not_hold_any_more() -> None:
     ):
         assert isinstance(engine.create(one).result, Grant)
     engine.stop(full.id)
-    steps = promised(engine, rebalance(engine.snapshot()).moves)
+    steps = promised(engine, needed_moves(rebalance(engine.snapshot()).moves))
     assert [len(one.mends) for one in steps] == [1]
     assert broken_promise(engine.snapshot(), steps) == ""
     late = container_of("late", 0.5, app="wolf", annotations={"pool-name.pinfold.dev/pod": NODE_2})

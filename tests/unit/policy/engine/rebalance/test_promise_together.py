@@ -1,16 +1,14 @@
 """Promises of moves of several that go together, held against the node of another moment."""
 
-from collections.abc import Sequence
-
 import pytest
 from msgspec.structs import replace
 
-from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.rebalance.plan import NO_LIMIT, RebalanceBudget, RebalanceMove, rebalance
+from pinfold.policy.engine.rebalance.plan import NO_LIMIT, RebalanceBudget, rebalance
 from pinfold.policy.engine.rebalance.promise import PromisedStep, broken_promise, needed_moves
 from pinfold.policy.engine.replacing.unmet_names import unmet_after
 from pinfold.policy.model.grant import Refusal
 from pinfold.policy.model.move_purpose import MovePurpose
+from tests.unit.policy.engine.rebalance.promised_steps import promised
 from tests.unit.policy.engine.rebalance.test_mending_together import (
     FROM_WOLVES,
     LAST,
@@ -31,22 +29,6 @@ from tests.unit.policy.engine.rebalance.test_mending_together import (
 from tests.unit.policy.engine.ruled_pods import NEVER, container_of, engine_of, near, placed, term
 
 
-def promised(moves: Sequence[RebalanceMove], engine: Engine) -> Sequence[PromisedStep]:
-    pools = {pool.name: pool.id for pool in engine.tree.pools}
-    return [
-        PromisedStep(
-            container_id=move.container.id,
-            before=pools[move.before.pool],
-            after=move.pool_id,
-            gain=move.gain,
-            purpose=move.purpose,
-            mends=move.mends,
-            awaited=tuple(one.id for one in move.awaited),
-        )
-        for move in moves
-    ]
-
-
 @pytest.mark.parametrize("budget", [NO_LIMIT, MANY], ids=["few", "many"])
 def test_one_comes_along_that_all_who_may_be_beside_it_leave(budget: RebalanceBudget) -> None:
     engine = engine_of(NODES, "cpuset:0")
@@ -58,7 +40,7 @@ def test_one_comes_along_that_all_who_may_be_beside_it_leave(budget: RebalanceBu
     moves = rebalance(engine.snapshot(), budget).moves
     assert names(moves) == ["main", "side", "last"]
     assert needed_moves(moves) == moves
-    assert broken_promise(engine.snapshot(), promised(moves, engine)) == ""
+    assert broken_promise(engine.snapshot(), promised(engine, moves)) == ""
     carried_out(engine, moves)
     assert told(engine) == set()
     assert home_of(engine, LAST) == home_of(engine, MAIN)
@@ -70,7 +52,7 @@ def test_the_first_move_is_promised_with_all_that_follow_it() -> None:
     assert needed_moves(moves) == moves
     assert needed_moves(moves[1:]) == moves[1:]
     for number, move in enumerate(moves):
-        steps = promised(needed_moves(moves[number:]), engine)
+        steps = promised(engine, needed_moves(moves[number:]))
         assert broken_promise(engine.snapshot(), steps) == ""
         move.make(engine)
         unmet_after(engine, move.container.id)
@@ -79,7 +61,7 @@ def test_the_first_move_is_promised_with_all_that_follow_it() -> None:
 def test_the_first_is_not_moved_where_the_next_cannot_follow_by_now() -> None:
     engine = paired(cpu=1.5)
     moves = rebalance(engine.snapshot()).moves
-    steps = promised(moves, engine)
+    steps = promised(engine, moves)
     number = int(moves[0].after.pool[-1])
     placed(engine, full(number, 2 if number else 1))
     reason = broken_promise(engine.snapshot(), steps)
@@ -91,7 +73,7 @@ def test_the_first_is_not_moved_where_one_cannot_follow_that_comes_later() -> No
     engine = paired(cpu=1.5)
     number = int(rebalance(engine.snapshot()).moves[0].after.pool[-1])
     placed(engine, other := container_of("other", 0.1))
-    main, side = promised(rebalance(engine.snapshot()).moves, engine)
+    main, side = promised(engine, rebalance(engine.snapshot()).moves)
     here = engine.grants[other.id].pool_id
     between = PromisedStep(container_id=other.id, before=here, after=here, gain=0)
     assert broken_promise(engine.snapshot(), [main, between, side]) == ""
@@ -111,7 +93,7 @@ def test_one_that_is_not_promised_is_taken_for_one_that_stays(
     if side is not None:
         at_home = at(home_of(engine, SIDE))
         placed(engine, container_of("twin", 0.2, app=side, annotations={**at_home, **NEVER}))
-    (main, *_) = promised(rebalance(engine.snapshot()).moves, engine)
+    (main, *_) = promised(engine, rebalance(engine.snapshot()).moves)
     alone = replace(main, awaited=())
     assert broken_promise(engine.snapshot(), [alone]) == reason
     before = told(engine)
@@ -122,7 +104,7 @@ def test_one_that_is_not_promised_is_taken_for_one_that_stays(
 
 def test_the_first_is_not_moved_where_one_more_would_have_to_follow_by_now() -> None:
     engine = paired()
-    steps = promised(rebalance(engine.snapshot()).moves, engine)
+    steps = promised(engine, rebalance(engine.snapshot()).moves)
     placed(engine, container_of("last", 0.5, beside("main")))
     assert broken_promise(engine.snapshot(), steps) == "default/last/main must be with it"
 
