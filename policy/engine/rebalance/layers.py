@@ -55,6 +55,13 @@ class Layer(Protocol):
         """The change for an enemy, beside that: a wide pool is no refuge from those inside it."""
         ...
 
+    def pull(self, pool_id: int, other: int) -> int:
+        """The pull of one unit of weight in another pool on a container that is placed in one.
+
+        0 where that is what it is worth, too.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightLayer:
@@ -115,6 +122,10 @@ class WeightLayer:
                 found.append((pool_id, sign * (self.worths[leaf] - self.worths[pool_id])))
         return tuple(found)
 
+    def pull(self, pool_id: int, other: int) -> int:
+        """No pull beside the worth. O(1)."""
+        return 0
+
     def _step(self, pool_id: int) -> int:
         parent = self.tree.pools[pool_id].parent
         return self.worths[pool_id] - (self.worths[parent] if parent is not None else 0)
@@ -132,6 +143,9 @@ class LevelLayer:
     tree: PoolTree
     domain_of: tuple[int, ...]
     """By pool id the number of the domain it lies in; -1 where it lies in several."""
+    touched: tuple[int, ...]
+    """By pool id the domains that it touches, as a mask."""
+    scale: int
     tops: tuple[tuple[int, ...], ...]
     """By domain the widest pools inside it."""
     worths: tuple[int, ...]
@@ -147,8 +161,8 @@ class LevelLayer:
         numbers: dict[int, int] = {}
         domain_of: list[int] = []
         worths: list[int] = []
-        for pool in tree.pools:
-            indexes = domains.indexes(level, pool.cpus.mask)
+        touched = tuple([domains.indexes(level, pool.cpus.mask) for pool in tree.pools])
+        for pool, indexes in zip(tree.pools, touched, strict=True):
             count = indexes.bit_count()
             key = indexes if count == 1 else -1 - pool.id
             if count != 1 and pool.children:
@@ -166,6 +180,8 @@ class LevelLayer:
         return cls(
             tree=tree,
             domain_of=tuple(domain_of),
+            touched=touched,
+            scale=scale,
             tops=tuple(map(tuple, tops)),
             worths=tuple(worths),
             weights=weights,
@@ -212,3 +228,8 @@ class LevelLayer:
                 inside = self.tree.pools[pool_id].first, pool_id
                 found += [(one, sign * own) for one in tops if inside[0] <= one <= inside[1]]
         return tuple(found)
+
+    def pull(self, pool_id: int, other: int) -> int:
+        """The share of a pool's domains that the other one touches. O(1)."""
+        own = self.touched[pool_id]
+        return self.scale * (own & self.touched[other]).bit_count() // max(own.bit_count(), 1)

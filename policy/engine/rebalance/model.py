@@ -115,6 +115,14 @@ class PlacementModel:
                 total += weight * layer.worth(weight, pool_id, self.place[other])
         return total
 
+    def pull(self, index: int, pool_id: int) -> int:
+        """The pull of preferred rules on a container: of a wide pool each domain counts a part."""
+        total = 0
+        for layer, weights in zip(self.objective.layers, self.weights, strict=True):
+            for other, weight in weights[index].items():
+                total += weight * layer.pull(pool_id, self.place[other])
+        return total
+
     def worths(self, index: int) -> Sequence[int]:
         """The worth of every target to a container, in their order. O(pools)."""
         targets, sums = self.tenants[index].targets, self.sums[index]

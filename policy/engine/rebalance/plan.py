@@ -202,15 +202,19 @@ def effort(model: PlacementModel, steps_max: int) -> Effort:
 
 
 def _narrow(model: PlacementModel) -> None:
-    """Bring containers that spread over NUMA nodes without need back to one, at no cost."""
+    """Bring containers that spread over NUMA nodes without need back to one, at no cost.
+
+    Whoever is in a wide pool because a friend has a part of it would go there again.
+    """
     for index in model.movable:
         tenant, source = model.tenants[index], model.place[index]
         if source != tenant.pool_id or not tenant.narrower:
             continue
-        here = model.worth(index, source)
+        here, drawn = model.worth(index, source), model.pull(index, source)
         worths = {one: model.worth(index, one) for one in tenant.narrower}
         for target in sorted(worths, key=lambda one: (-worths[one], -model.room[one], one)):
-            if worths[target] >= here and model.fits(index, target):
+            is_as_near = worths[target] >= here and model.pull(index, target) >= drawn
+            if is_as_near and model.fits(index, target):
                 model.move(index, target)
                 break
 
@@ -222,12 +226,19 @@ def _settle_back(model: PlacementModel, origin: Sequence[int]) -> None:
         has_moved = False
         for index in model.movable:
             source = model.place[index]
-            if source == origin[index] or model.tenants[index].narrower:
+            if source == origin[index] or _is_narrowed(model, index, origin[index]):
                 continue
             gain = model.worth(index, origin[index]) - model.worth(index, source)
             if gain >= 0 and model.fits(index, origin[index]):
                 model.move(index, origin[index])
                 has_moved = True
+
+
+def _is_narrowed(model: PlacementModel, index: int, origin: int) -> bool:
+    """Whether a container that was spread is on one NUMA node, and as near to its friends."""
+    target = model.place[index]
+    is_on_one = target in model.tenants[index].narrower
+    return is_on_one and model.pull(index, target) >= model.pull(index, origin)
 
 
 def _route(

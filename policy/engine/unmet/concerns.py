@@ -2,8 +2,14 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
+from ...books.books import Books
 from ...model.container import ContainerId
-from ...placing.judging.restriction import TOLD_MAX, Restriction, is_about_others
+from ...placing.judging.restriction import (
+    TOLD_MAX,
+    Restriction,
+    ids_in_the_way,
+    is_about_others,
+)
 from ..decision import Decision
 
 
@@ -104,3 +110,15 @@ class Concerns:
         others = frozenset(filter(self._placed.__contains__, others))
         if resting and others:
             self._resting[container_id] = (tuple(resting[-TOLD_MAX:]), others)
+
+
+def others_of(broken: Sequence[Restriction], books: Books) -> set[ContainerId]:
+    """The containers that some rules are about: in their way, or counted by a spread rule.
+
+    Those that it counts may have left a domain for its owner, who has the last of their cpus there.
+    """
+    found = ids_in_the_way(broken)
+    for one in broken:
+        if one.spread is not None:
+            found.update(books.affinity.residents.ids(one.spread.counted))
+    return found

@@ -16,7 +16,6 @@ from ...placing.judging.near_blockers import NearBlockers
 from ...placing.judging.restriction import (
     TOLD_MAX,
     Restriction,
-    ids_in_the_way,
     together_text,
 )
 from ...placing.judging.rule_look import EFFORT_OF_ONE, RuleLook
@@ -26,7 +25,7 @@ from ...placing.judging.unmet_texts import as_told
 from ...rules.podaffinity.rule_set import RequiredTerm
 from ..decision import Decision, with_unmet
 from ..roster import Roster
-from .concerns import Concerns
+from .concerns import Concerns, others_of
 from .lost_rules import LostRules
 
 _EFFORT_MAX: Final = 64
@@ -67,7 +66,7 @@ class UnmetRules:
 
     def _told(self, told: Decision, broken: Sequence[Restriction], near: NearBlockers) -> Decision:
         if broken:
-            self._concerns.add(told.container_id, ids_in_the_way(broken))
+            self._concerns.add(told.container_id, others_of(broken, self._books))
         return with_unmet(told, near.texts(broken, self._books.reach(told.container_id)))
 
     def tell_owners(self, newcomer: Container, broken: Sequence[Restriction]) -> None:
@@ -393,5 +392,6 @@ class UnmetRules:
             left = as_told(decision.unmet, near)
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
-            self._concerns.put(container_id, ids_in_the_way(broken) if broken else None)
+            others = others_of(broken, self._books) if broken else None
+            self._concerns.put(container_id, others)
         return {**left_out, **due}

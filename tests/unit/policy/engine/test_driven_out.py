@@ -177,3 +177,26 @@ def test_who_can_be_nowhere_without_breaking_a_rule_breaks_no_other_one() -> Non
     (told,) = engine.decisions[far.id].unmet
     assert told.startswith("anti-affinity at socket to app=share")
     engine.check()
+
+
+def test_whoever_drives_others_out_of_a_domain_spreads_over_it_alone() -> None:
+    """Before it came the domain held one that its rule counts, and another domain none."""
+    engine = engine_of("socket:1 core:4 mem:4G")
+    placed(engine, container_of("other", 1, app="other"))
+    placed(engine, sharer := container_of("sharer", 0.1, app="web"))
+    even = {"topologySpread": [{**term("core", "web"), "maxSkew": 1}]}
+    assert placed(engine, owner := container_of("owner", 1, even, app="web")) == "2"
+    assert cpus(engine, sharer) == "3"
+    assert engine.decisions[owner.id].unmet == ()
+
+
+def test_whoever_drives_others_out_of_a_domain_is_told_where_it_is_still_too_full() -> None:
+    engine = engine_of("socket:1 cluster:3 core:2 mem:4G")
+    placed(engine, container_of("other", 1, app="other"))
+    for number in (1, 2):
+        placed(engine, container_of(f"sharer{number}", 0.1, app="web"))
+    even = {"topologySpread": [{**term("cluster", "web"), "maxSkew": 1}]}
+    assert placed(engine, owner := container_of("owner", 1, even, app="web")) == "2"
+    assert [one.split(" of ")[0] for one in engine.decisions[owner.id].unmet] == [
+        "spread over cluster, at most 1 apart: app=web (affinity.pinfold.dev/pod:1)"
+    ]

@@ -198,6 +198,38 @@ def test_a_container_that_is_spread_goes_back_to_one_numa_node() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("owner", "post", "expected"),
+    [
+        pytest.param("a", NODE_2, [], id="its own rule, a part of its pool"),
+        pytest.param("b", NODE_2, [], id="a rule about it, a part of its pool"),
+        pytest.param("a", NODE_0, [("a", "socket #1", NODE_3)], id="the friend is elsewhere"),
+    ],
+)
+def test_a_container_that_is_spread_to_be_near_a_friend_stays(
+    owner: str, post: str, expected: list[tuple[str, str, str]]
+) -> None:
+    """A level's wish counts nothing in two domains, and yet it is why the pool was chosen."""
+    term = {
+        "labelSelector": {"matchLabels": {"app": {"a": "b", "b": "a"}[owner]}},
+        "topologyKey": "numa",
+    }
+    preferred = [{"weight": 50, "podAffinityTerm": term}]
+    text = json.dumps(
+        {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    )
+    rules = {owner: {"affinity.pinfold.dev/pod": text}}
+    stays = {"move.pinfold.dev/pod": "never", **SHARED}
+    engine = placed(
+        (wishing("full", 2500, more=stays), NODE_2 if post == NODE_0 else NODE_0),
+        (wishing("b", 2500, more={**stays, **rules.get("b", {})}), post),
+        (wishing("a", 3000, more={**SHARED, **rules.get("a", {})}), "socket #1"),
+    )
+    plan = rebalance(engine.snapshot())
+    assert ways(plan) == expected
+    after(plan, engine)
+
+
 def test_parts_of_cpus_become_whole_ones_where_these_are_scarce() -> None:
     """Beside 1900m of three cpus a share of 300m costs a whole one; elsewhere 400m are left."""
     stays = {"move.pinfold.dev/pod": "never", **SHARED}
