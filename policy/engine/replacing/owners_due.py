@@ -1,0 +1,82 @@
+"""Owners of rules required during execution that do not hold, and when each is to be moved."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from ...model.container import ContainerId
+from ..engine import Engine
+
+SECOND: Final = 10**9
+_AGAIN: Final = 30 * SECOND
+"""At least between two attempts with a container that cannot be elsewhere."""
+
+
+class _DueOwner(Struct):
+    """An owner: `when` it is to be moved, and what came of it so far."""
+
+    when: int
+    grace: int
+    reason: str = ""
+    """Why it stayed where it is, if it was tried."""
+
+
+class OwnersDue:
+    """The owners that are to be moved. Times are in nanoseconds that never go back."""
+
+    def __init__(self) -> None:
+        self._owners: dict[ContainerId, _DueOwner] = {}
+
+    def __contains__(self, container_id: ContainerId) -> bool:
+        return container_id in self._owners
+
+    def note(self, found: Mapping[ContainerId, Sequence[str]], engine: Engine, now: int) -> None:
+        """Note what a look at rules found: the rules of owners that do not hold."""
+        grace = int(engine.config.during_execution.grace_seconds * SECOND)
+        for container_id, texts in found.items():
+            if not texts:
+                self.forget(container_id)
+                continue
+            owner = self._owners.setdefault(container_id, _DueOwner(now + grace, grace))
+            owner.grace = grace
+        for container_id in [one for one in self._owners if one not in engine.grants]:
+            self.forget(container_id)
+
+    def due(self, now: int) -> list[ContainerId]:
+        """The owners whose time has come, those first that have waited longest."""
+        found = [one for one, owner in self._owners.items() if owner.when <= now]
+        return sorted(found, key=lambda one: self._owners[one].when)
+
+    def next(self, now: int) -> int | None:
+        """The next time, after this one, at which some owner is due."""
+        return min((one.when for one in self._owners.values() if one.when > now), default=None)
+
+    def wait(self, container_id: ContainerId, until: int) -> None:
+        """Leave an owner for later that was not tried."""
+        self._owners[container_id].when = until
+
+    def stays(self, container_id: ContainerId, reason: str, now: int) -> bool:
+        """Note that an owner was tried in vain. Returns whether that has another reason by now."""
+        owner = self._owners.setdefault(container_id, _DueOwner(now, 0))
+        owner.when = now + max(owner.grace, _AGAIN)
+        is_other = owner.reason != reason
+        owner.reason = reason
+        return is_other
+
+    def went(self, container_id: ContainerId, engine: Engine) -> None:
+        """Forget an owner that was moved, with those in its pen, which went along.
+
+        Whether their own rules hold by now is seen at the next look.
+        """
+        self.forget(container_id)
+        grant = engine.grants.get(container_id)
+        pen = grant.pen if grant is not None else None
+        for one in [*self._owners] if pen is not None else ():
+            other = engine.grants.get(one)
+            if other is not None and other.pen == pen:
+                self.forget(one)
+
+    def forget(self, container_id: ContainerId) -> None:
+        """Forget an owner whose rules hold, or that is gone."""
+        self._owners.pop(container_id, None)
