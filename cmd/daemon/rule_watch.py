@@ -133,7 +133,7 @@ class RuleWatch:
         container = policy.containers.get(container_id)
         if not reason or container is None:
             self._due.forget(container_id)
-        elif self._due.stays(container_id, reason, self._now):
+        elif self._due.stays(container_id, reason, policy, self._now):
             told = Unplaceable(container, reason)
             self._plugin.owner.afterwards(lambda: self._report(told))
 

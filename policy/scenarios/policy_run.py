@@ -200,7 +200,7 @@ class PolicyRun:
         if len(steps) > left:
             self._due.wait(container_id, self._now_ns + _LOOK)
         elif not steps or self._make(engine, steps):
-            self._due.stays(container_id, reason, self._now_ns)
+            self._due.stays(container_id, reason, engine, self._now_ns)
 
     def _make(self, engine: Engine, steps: Sequence[JointStep]) -> str:
         """Make moves until one is refused, for which reason; empty where none is."""
