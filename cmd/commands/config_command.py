@@ -72,7 +72,7 @@ def check(files: tuple[Path, ...], sysfs_root: str | None, machine: str | None) 
 @output_option("yaml", "json", meaning="YAML as in a file, or one JSON document for tools.")
 def effective(path: Path | None, settings: tuple[str, ...], output: str) -> None:
     """Print the configuration the daemon would run with, all defaults filled in."""
-    loaded = load_config(path, environment=os.environ, settings=settings)
+    loaded = load_config(path, environment=os.environ, settings=settings, may_be_pipe=True)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo(_as_json(loaded) if output == "json" else _as_yaml(loaded), nl=False)

@@ -71,7 +71,7 @@ def plan_config(
 
     Raises `ConfigError` for the file, `SavedStateError` where the state is of another machine.
     """
-    loaded = load_config(file)
+    loaded = load_config(file, may_be_pipe=True)
     present = saved_engine(state, machine, interrupts)
     with loaded.placing():
         planned, _ = present.reconfigured(loaded.config)

@@ -74,7 +74,7 @@ def command(
     loaded = chosen_config(config_path)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
-    texts = [(str(path), read_file(path)) for path in files] or list(DEMO_PODS)
+    texts = [(str(path), read_file(path, may_be_pipe=True)) for path in files] or list(DEMO_PODS)
     pods = [pod for source, text in texts for pod in parse_manifests(text, source)]
     chosen = machine_of(sysfs_root, machine)
     stages = [("this machine", chosen)]

@@ -66,7 +66,9 @@ def command(
     Exits with 1 if a container would be refused that was not.
     """
     kept = _kept(state_path)
-    chosen: CheckedConfig | None = None if config_path is None else load_config(config_path)
+    chosen: CheckedConfig | None = (
+        None if config_path is None else load_config(config_path, may_be_pipe=True)
+    )
     given, state = MachineOptions(sysfs_root, machine), _state(state_path, chosen)
     made_on = given.for_state(state, state_path).machine()
     if state is not None:

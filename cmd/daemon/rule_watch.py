@@ -14,6 +14,7 @@ from ...policy.engine.replacing.joint_replacement import (
     may_go_with_others,
     plan_together,
 )
+from ...policy.engine.replacing.owners_due import SECOND, OwnersDue
 from ...policy.engine.snapshot import Snapshot
 from ...policy.model.container import ContainerId
 from ...policy.placing.judging.restriction import names_text
@@ -22,8 +23,6 @@ from .move_budget import MoveBudget
 RULES_SECONDS: Final = 5.0
 """Between two looks at rules that are required during execution."""
 _MINUTE: Final = 60.0
-_AGAIN_SECONDS: Final = 30.0
-"""At least between two attempts with a container that cannot be elsewhere."""
 
 
 class RuleWatch:
@@ -39,10 +38,7 @@ class RuleWatch:
         self._plugin = plugin
         self._report = report
         self._clock = clock
-        self._due: dict[ContainerId, float] = {}
-        """The owners of rules that do not hold, and when each is to be moved."""
-        self._told: dict[ContainerId, str] = {}
-        """The last reason why each of them stays where it is."""
+        self._due = OwnersDue()
         self._to_plan: dict[ContainerId, str] = {}
         """Owners that are to go together with others, which takes long to plan.
 
@@ -60,14 +56,8 @@ class RuleWatch:
         events, now = self._plugin.events, self._clock()
         settings = events.policy.config.during_execution
         events.adjust("room that rules leave", events.policy.widen())
-        for container_id, texts in events.look_at_rules().items():
-            if texts:
-                self._due.setdefault(container_id, now + settings.grace_seconds)
-            else:
-                self._forget(container_id)
-        for container_id in [one for one in self._due if one not in events.policy.grants]:
-            self._forget(container_id)
-        due = [one for one, when in self._due.items() if when <= now]
+        self._due.note(events.look_at_rules(), events.policy, self._now)
+        due = self._due.due(self._now)
         for container_id in due[: self._budget.left(settings.moves_per_minute, now)]:
             # A turn for each: calls of the runtime come between.
             self._plugin.owner.submit("place anew", partial(self._move, container_id))
@@ -120,6 +110,10 @@ class RuleWatch:
             self._tell(container_id, self._make(steps))
 
     @property
+    def _now(self) -> int:
+        return round(self._clock() * SECOND)
+
+    @property
     def _most(self) -> int:
         return self._plugin.events.policy.config.during_execution.moves_per_minute
 
@@ -129,39 +123,19 @@ class RuleWatch:
             reason = self._plugin.events.place_anew(step)
             if reason is not None:
                 return reason
-            self._forget(step.container_id)
-            for one in self._beside(step.container_id):
-                # It went along: whether its own rules hold by now is seen at the next look.
-                self._forget(one)
+            self._due.went(step.container_id, self._plugin.events.policy)
             self._budget.spend(self._clock())
         return ""
 
     def _tell(self, container_id: ContainerId, reason: str) -> None:
         """Tell why an owner stays where it is; without a reason it does not."""
-        policy, now = self._plugin.events.policy, self._clock()
+        policy = self._plugin.events.policy
         container = policy.containers.get(container_id)
         if not reason or container is None:
-            self._forget(container_id)
-            return
-        grace = policy.config.during_execution.grace_seconds
-        self._due[container_id] = now + max(grace, _AGAIN_SECONDS)
-        if self._told.get(container_id) != reason:
-            self._told[container_id] = reason
+            self._due.forget(container_id)
+        elif self._due.stays(container_id, reason, policy, self._now):
             told = Unplaceable(container, reason)
             self._plugin.owner.afterwards(lambda: self._report(told))
-
-    def _beside(self, container_id: ContainerId) -> list[ContainerId]:
-        """The owners that are in the same pen."""
-        grants = self._plugin.events.policy.grants
-        pens = {one: grant.pen for one in self._due if (grant := grants.get(one)) is not None}
-        grant = grants.get(container_id)
-        if grant is None or grant.pen is None:
-            return []
-        return [one for one, pen in pens.items() if pen == grant.pen]
-
-    def _forget(self, container_id: ContainerId) -> None:
-        self._due.pop(container_id, None)
-        self._told.pop(container_id, None)
 
 
 def _nowhere_together(policy: Engine, container_id: ContainerId) -> str:

@@ -27,6 +27,7 @@ from .affinity_fields import (
     Profile,
     Rack,
     RackLevel,
+    ReplicaAntiAffinity,
     TermFields,
     parse_share,
 )
@@ -77,7 +78,7 @@ def idle_rules(config: Config) -> Iterator[Fault]:
                 what = "accepted, but has no effect — write enabled: true beside it"
                 yield Fault((*path, level.value), what)
         yield from _opposed_levels(path, rack)
-        yield from _opposed_replicas(path, rack, config)
+    yield from _opposed_replicas(config)
     for namespace in config.namespace_labels:
         if has_wildcard(namespace):
             yield Fault(("namespaceLabels", namespace), _PATTERN.format("each with its labels"))
@@ -102,18 +103,47 @@ def _opposed_levels(path: Path, rack: Rack) -> Iterator[Fault]:
                 yield Fault((*path, outer.value), what)
 
 
-def _opposed_replicas(path: Path, rack: Rack, config: Config) -> Iterator[Fault]:
-    """Levels at which a rack's pods are wanted together, and those of one set apart."""
+def _opposed_replicas(config: Config) -> Iterator[Fault]:
+    """Levels at which pods of racks are wanted together, and those of one set apart.
+
+    Each level of sets once, for all racks. Where nothing is said of sets there are probably none: a
+    pod of a rack that is of one is told by itself.
+    """
+    if config.anti_affinity == ReplicaAntiAffinity():
+        return
+    found: dict[Level, list[tuple[str, Level]]] = {}
+    for name, rack in config.racks.items():
+        for level, other in opposed_replicas(rack, config.anti_affinity):
+            found.setdefault(other, []).append((name, level))
+    for other, ((name, level), *more) in found.items():
+        plural = "s" if len(more) > 1 else ""
+        others = f" ({len(more)} other level{plural} of racks, too)" if more else ""
+        what = (
+            f"{replicas_text(level, other)}{others} — {replicas_advice(other)}, if they are of one"
+        )
+        yield Fault(("racks", name, level.value), what)
+
+
+def opposed_replicas(rack: Rack, replicas: ReplicaAntiAffinity) -> Iterator[tuple[Level, Level]]:
+    """Levels at which a rack's pods are wanted together, each with one that keeps sets apart."""
     for level, _rules in rack.levels:
-        for other, _replicas in config.anti_affinity.levels:
+        for other, _replicas in replicas.levels:
             # Whoever is in one domain of the level is in one of these for sure.
             if other is level or _is_around(other, level):
-                what = (
-                    f"wants its pods in one {level_noun(level)}, where antiAffinity.{other.value}"
-                    f" keeps those of one resource set apart — write antiAffinity: {{{other.value}:"
-                    " {enabled: false}}, if they are of one"
-                )
-                yield Fault((*path, level.value), what)
+                yield level, other
+
+
+def replicas_text(level: Level, other: Level) -> str:
+    """The fault of a rack whose pods are wanted together where another rule keeps sets apart."""
+    return (
+        f"wants its pods in one {level_noun(level)}, where antiAffinity.{other.value}"
+        " keeps those of one resource set apart"
+    )
+
+
+def replicas_advice(other: Level) -> str:
+    """The way to let pods of one set be together at a level."""
+    return f"write antiAffinity: {{{other.value}: {{enabled: false}}}}"
 
 
 def _is_around(outer: Level, inner: Level) -> bool:

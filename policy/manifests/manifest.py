@@ -55,7 +55,7 @@ def pods_of(documents: Iterable[Field]) -> ManifestPods:
     remarks: list[str] = []
     generated: dict[str, int] = {}
     for document in documents:
-        for _, group in groupby(map(_read, find_workloads(document)), _object_of):
+        for _, group in groupby(map(_read, find_workloads(document)), object_of):
             workloads = tuple(group)
             manifest = workloads[0].manifest
             for one in workloads:
@@ -125,6 +125,11 @@ def object_name(workload: Workload, generated: dict[str, int]) -> str:
     return f"{prefix}{number}"
 
 
+def object_of(workload: Workload) -> tuple[int, str]:
+    """An identity of the object that a template is in; the same text may stand for several."""
+    return id(workload.node), workload.manifest.path
+
+
 def check_counts(workload: Workload) -> None:
     """Raise `FieldError` where an object has no number of pods that can be."""
     if workload.is_of_operator:
@@ -152,11 +157,6 @@ def _read(workload: Workload | FieldError) -> Workload:
     if isinstance(workload, FieldError):
         raise workload
     return workload
-
-
-def _object_of(workload: Workload) -> tuple[int, str]:
-    """An identity of the object that a template is in; the same text may stand for several."""
-    return id(workload.node), workload.manifest.path
 
 
 def _told_apart(

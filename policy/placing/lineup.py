@@ -115,6 +115,16 @@ class Lineup(Struct, frozen=True, kw_only=True):
             found.update({one: closed[one] for one in closed if one not in found})
         return {pool_id: found[pool_id] for pool_id in sorted(found)}
 
+    def obstacle(self, pool_id: int) -> str:
+        """The reason why a pool was not free, for people; empty where it was. O(pools)."""
+        dropped = self.objections().get(pool_id)
+        if dropped is not None:
+            return f"{dropped.criterion}, wanted {dropped.wanted}, available {dropped.available}"
+        contest = self.contest
+        count = sum([one[pool_id] for one in (contest.unmet, contest.unmet_of_others) if one])
+        many = "1 required rule does" if count == 1 else f"{count} required rules do"
+        return f"{many} not hold there" if count else ""
+
     def has_room_but_for_rules(self) -> bool:
         """Whether some pool is dropped for nothing but a required rule."""
         return bool(replace(self, rules={}).feasible_pools())

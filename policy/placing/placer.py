@@ -25,6 +25,7 @@ from .hint_demand import reserved_objection
 from .judging.judge import Judge
 from .judging.judgement import Judgement
 from .judging.restriction import Restriction
+from .judging.unmet_texts import with_obstacle
 from .lineup import Lineup
 from .nearby import Nearby, once_narrowed, reaches
 from .openings.objections import unnamed_rules
@@ -184,6 +185,7 @@ class Placer:
                 broken = tuple(
                     one for one in broken if not one.blockers or nearby.has_blockers(one)
                 )
+            broken = tuple([with_obstacle(one, choice.lineup) for one in broken])
             there = once_narrowed(judgement, lifted, self._books)
             grant = replace(grant, beside=there.beside(cpus, own))
             if judgement.passed and grant.has_shared_part:

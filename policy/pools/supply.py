@@ -7,6 +7,7 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..configuration.config import Amounts, Config
 from ..cpus.picker import CpuPicker
 from ..model.cpu_preference import CpuPriority
+from ..model.request import CpuType, Isolation, Request
 from ..text.errors import ConfigError
 from ..text.quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, QuantityError
 from .memory_supply import ALL_MEMORY, MemorySupply, read_memory_supply
@@ -26,6 +27,16 @@ class Supply(Struct, frozen=True, kw_only=True):
     def usable(self) -> CpuSet:
         """Every cpu for containers that are not of the system."""
         return self.isolated | self.sharable
+
+    def eligible(self, request: Request) -> CpuSet:
+        """Every cpu that a request may ever be granted, however many are taken at the moment."""
+        if request.cpu_type is CpuType.RESERVED:
+            return self.reserved
+        if not self.isolated or not self.sharable:
+            return self.usable
+        if not request.wants_isolated:
+            return self.sharable
+        return self.isolated if request.isolation is Isolation.REQUIRED else self.usable
 
     @property
     def allowed(self) -> CpuSet:

@@ -21,6 +21,7 @@ from ..engine.replacing.joint_replacement import (
     may_go_with_others,
     plan_together,
 )
+from ..engine.replacing.owners_due import SECOND, OwnersDue
 from ..hints.hint_text import TEST_APIS
 from ..manifests.pod_spec import ContainerSpec
 from ..model.container import Container, ContainerId
@@ -37,12 +38,9 @@ from .simulated_runtime import Runtime
 from .step import Instance, Reconfigure, SetInterrupts, SetOnline, Start, Synchronize
 from .verdict import Verdicts
 
-_SECOND: Final = 10**9
-_MINUTE: Final = 60 * _SECOND
-_LOOK: Final = 5 * _SECOND
+_MINUTE: Final = 60 * SECOND
+_LOOK: Final = 5 * SECOND
 """Between two looks at rules."""
-_AGAIN: Final = 30 * _SECOND
-"""At least between two attempts with a container that cannot be elsewhere."""
 _CPU_DRIVER: Final = "dra.cpu"
 """The name of the driver whose variables say which cpus are claimed. Source: dra-driver-cpu."""
 
@@ -67,8 +65,7 @@ class PolicyRun:
         """Whether the next start depends on a step that was passed over."""
         self._told: set[str] = set()
         self._now_ns = 0
-        self._due: dict[ContainerId, int] = {}
-        """The owners of rules that do not hold, and when each is to be moved."""
+        self._due = OwnersDue()
         self._moves: list[int] = []
         """When owners were moved."""
         self._checked = config
@@ -114,7 +111,7 @@ class PolicyRun:
                 advice = self.engine.snapshot().advice(engine.config)
                 answer = engine.synchronize(listing, advice)
             self.engine, self.is_started, self.managers = engine, True, step.managers
-            self._due.clear()
+            self._due = OwnersDue()
             said = (*engine.warnings, runc_warning(self.machine), *step.managers.warnings())
             self.warnings = (*self.warnings, *filter(None, said))
             self._runtime.apply(answer.changes)
@@ -170,33 +167,25 @@ class PolicyRun:
             if not self.config.during_execution.moves_per_minute:
                 # Nobody is ever moved, and what does not hold is told by now.
                 break
-            later = [when for when in self._due.values() if self._now_ns < when <= end]
-            if not later:
+            later = self._due.next(self._now_ns)
+            if later is None or later > end:
                 break
-            self._now_ns = min(later)
+            self._now_ns = later
         self._now_ns = end
 
     def _look_at_rules(self, engine: Engine) -> None:
         """Move those whose grace period is over, as a daemon does."""
-        grace = self._grace(engine)
         self._runtime.apply(engine.widen())
-        for container_id, texts in engine.look_at_rules().items():
-            if texts:
-                self._due.setdefault(container_id, self._now_ns + grace)
-            else:
-                self._due.pop(container_id, None)
+        self._due.note(engine.look_at_rules(), engine, self._now_ns)
         self._moves = [when for when in self._moves if when > self._now_ns - _MINUTE]
-        for container_id in [one for one, when in self._due.items() if when <= self._now_ns]:
+        for container_id in self._due.due(self._now_ns):
             if container_id in self._due:
                 self._place_anew(engine, container_id)
 
     def _place_anew(self, engine: Engine, container_id: ContainerId) -> None:
         settings = engine.config.during_execution
-        if container_id not in engine.grants:
-            del self._due[container_id]
-            return
         if len(self._moves) >= settings.moves_per_minute:
-            self._due[container_id] = self._now_ns + _LOOK
+            self._due.wait(container_id, self._now_ns + _LOOK)
             return
         most, left = settings.moves_per_minute, settings.moves_per_minute - len(self._moves)
         steps: Sequence[JointStep] = [JointStep(container_id)]
@@ -209,9 +198,9 @@ class PolicyRun:
         if not reason or may_go_with_others(engine, container_id, reason):
             steps = plan_together(engine.snapshot(), container_id, most)
         if len(steps) > left:
-            self._due[container_id] = self._now_ns + _LOOK
+            self._due.wait(container_id, self._now_ns + _LOOK)
         elif not steps or self._make(engine, steps):
-            self._due[container_id] = self._now_ns + max(self._grace(engine), _AGAIN)
+            self._due.stays(container_id, reason, engine, self._now_ns)
 
     def _make(self, engine: Engine, steps: Sequence[JointStep]) -> str:
         """Make moves until one is refused, for which reason; empty where none is."""
@@ -222,15 +211,8 @@ class PolicyRun:
                 return decision.result.reason
             self._runtime.running[step.container_id].tell(decision.pinning)
             self._moves.append(self._now_ns)
-            # Who is in its pen went along: whether their rules hold is seen at the next look.
-            pen = decision.result.pen
-            for one in [*self._due]:
-                if one == step.container_id or (pen and engine.grants[one].pen == pen):
-                    del self._due[one]
+            self._due.went(step.container_id, engine)
         return ""
-
-    def _grace(self, engine: Engine) -> int:
-        return int(engine.config.during_execution.grace_seconds * _SECOND)
 
     def set_interrupts(self, step: SetInterrupts) -> None:
         """The machine has these interrupts from here on."""

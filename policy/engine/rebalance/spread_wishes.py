@@ -19,7 +19,7 @@ def uneven_spreads(snapshot: Snapshot, owners: Collection[ContainerId]) -> Mappi
     O(containers x different rules of a namespace).
     """
     rules = [
-        (snapshot.containers[one], rule)
+        (snapshot.containers[one], rule, snapshot.supply.eligible(known.request).mask)
         for one in owners
         if (known := snapshot.classified.get(one)) is not None
         for rule in known.placement.spread
@@ -28,7 +28,11 @@ def uneven_spreads(snapshot: Snapshot, owners: Collection[ContainerId]) -> Mappi
     if not rules:
         return {}
     crowds = _Crowds(snapshot)
-    return Counter(rule.level for owner, rule in rules if crowds.skew(owner, rule) > rule.max_skew)
+    return Counter(
+        rule.level
+        for owner, rule, eligible in rules
+        if crowds.skew(owner, rule, eligible) > rule.max_skew
+    )
 
 
 class _Crowds:
@@ -40,7 +44,7 @@ class _Crowds:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._domains = Domains(snapshot.machine, snapshot.supply.allowed)
-        self._usable = snapshot.supply.usable.mask
+        self._allowed = snapshot.supply.allowed.mask
         self._containers = snapshot.containers
         self._parts: dict[ContainerId, int] = {}
         self._reaches: dict[ContainerId, int] = {}
@@ -63,8 +67,11 @@ class _Crowds:
             self._by_namespace[container.pod.namespace].append(one)
         self._counted: dict[tuple[str, Level, LabelSelector], dict[int, int]] = {}
 
-    def skew(self, owner: Container, rule: SpreadRule) -> int:
-        """The containers in the fullest domain of an owner, less those in the emptiest one."""
+    def skew(self, owner: Container, rule: SpreadRule, eligible: int) -> int:
+        """The containers in the fullest domain of an owner, less those in the emptiest one.
+
+        `eligible`: a mask of the cpus that it may be granted.
+        """
         assert rule.selector is not None
         others = dict(self._counts(owner.pod.namespace, rule.level, rule.selector))
         itself = rule.selector.matches(self._labels[owner.id])
@@ -80,6 +87,8 @@ class _Crowds:
         for one in mates:
             self._add(others, rule.level, self._parts[one], 1)
         own = self._domains.indexes(rule.level, (self._parts if mates else self._reaches)[owner.id])
+        domains = self._domains.indexes(rule.level, eligible)
+        others = {bit: count for bit, count in others.items() if bit & domains}
         # The owner comes to those that are there without it.
         most = max((count + itself for bit, count in others.items() if bit & own), default=0)
         return most - min(others.values(), default=0)
@@ -90,12 +99,12 @@ class _Crowds:
                 counts[1 << bit] += count
 
     def _counts(self, namespace: str, level: Level, selector: LabelSelector) -> Mapping[int, int]:
-        """The containers that are counted in each domain with usable cpus, by its bit."""
+        """The containers that are counted in each domain with cpus for anybody, by its bit."""
         known = self._counted.get((namespace, level, selector))
         if known is not None:
             return known
         masks = self._domains.masks(level)
-        counts = {mask & -mask: 0 for mask in masks if mask & self._usable}
+        counts = {mask & -mask: 0 for mask in masks if mask & self._allowed}
         for one in self._by_namespace[namespace]:
             if selector.matches(self._labels[one]):
                 self._add(counts, level, self._reaches[one], 1)

@@ -254,7 +254,7 @@ def _harm(party: Party, grant: Grant, parties: Parties, *, lasting_follow: bool)
     counting = counting_rules(party.containers.values(), books)
     if counting is None:
         return f"more than {COUNTING_MAX} different spread rules may count it"
-    if uneven := made_uneven(party.members, after, books, counting):
+    if uneven := made_uneven(party.members, after, books, counting, parties.roster.classified):
         return f"the spread of {uneven} would be uneven"
     return ""
 

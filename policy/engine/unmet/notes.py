@@ -15,6 +15,7 @@ from ...books.whereabouts import Whereabouts
 from ...model.container import Container, ContainerId
 from ...model.grant import PoolId, Refusal
 from ...model.level_name import a_level, level_noun
+from ...placing.classifier import Classified
 from ...placing.judging.judgement import OWNERS_MAX
 from ...placing.judging.restriction import names_text, together_text
 from ...rules.podaffinity.rule_set import PlacementRules, PreferredTerm, RequiredTerm, SpreadRule
@@ -46,7 +47,7 @@ def note_placement(
     if decision.unmet or isinstance(decision.result, Refusal):
         notes += _counted_together(container, books)
     if known.placement or weights:
-        notes += placement_notes(container, known.placement, weights, books)
+        notes += placement_notes(container, known, weights, books)
     if not notes:
         return ()
     roster.decisions[container_id] = replace(decision, notes=notes)
@@ -71,7 +72,7 @@ def _counted_together(container: Container, books: Books) -> tuple[str, ...]:
 
 
 def placement_notes(
-    container: Container, rules: PlacementRules, weights: Mapping[ContainerId, int], books: Books
+    container: Container, known: Classified, weights: Mapping[ContainerId, int], books: Books
 ) -> tuple[str, ...]:
     """The notes about a container where it is, the first of very many.
 
@@ -79,14 +80,16 @@ def placement_notes(
     """
     if container.id not in books.ledger.grants:
         return ()
-    look = _Look(container, books)
-    return tuple(islice(look.notes(rules, weights), _NOTES_MAX))
+    look = _Look(container, books, books.supply.eligible(known.request).mask)
+    return tuple(islice(look.notes(known.placement, weights), _NOTES_MAX))
 
 
 class _Look:
     """One container among those that are there."""
 
-    def __init__(self, container: Container, books: Books) -> None:
+    def __init__(self, container: Container, books: Books, eligible: int) -> None:
+        """`eligible`: a mask of the cpus that it may be granted."""
+        self._eligible = eligible
         self._container = container
         self._books = books
         self._cpus, self._part = books.reach(container.id), books.presence(container.id)
@@ -140,7 +143,7 @@ class _Look:
         return f" ({count} containers, {domains} {level_noun(level)}{plural})"
 
     def _of_spread(self, rule: SpreadRule) -> Iterator[str]:
-        books, usable = self._books, self._books.supply.usable.mask
+        books, usable = self._books, self._eligible
         places = select_spread(books.affinity.residents, self._container, rule)
         by_count = self._whereabouts.domains_by_count(rule.level, places, usable)
         itself = rule.counts_itself(self._container)

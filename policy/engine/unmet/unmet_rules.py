@@ -21,7 +21,7 @@ from ...placing.judging.restriction import (
 from ...placing.judging.rule_look import EFFORT_OF_ONE, RuleLook
 from ...placing.judging.rules_of_many import RulesOfMany
 from ...placing.judging.told_rules import ToldRules
-from ...placing.judging.unmet_texts import as_told
+from ...placing.judging.unmet_texts import as_told, with_told_obstacles
 from ...rules.podaffinity.rule_set import RequiredTerm
 from ..decision import Decision, with_unmet
 from ..roster import Roster
@@ -67,6 +67,7 @@ class UnmetRules:
     def _told(self, told: Decision, broken: Sequence[Restriction], near: NearBlockers) -> Decision:
         if broken:
             self._concerns.add(told.container_id, others_of(broken, self._books))
+        broken = with_told_obstacles(broken, told.unmet)
         return with_unmet(told, near.texts(broken, self._books.reach(told.container_id)))
 
     def tell_owners(self, newcomer: Container, broken: Sequence[Restriction]) -> None:

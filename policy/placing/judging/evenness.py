@@ -8,6 +8,7 @@ from ...books.books import Books
 from ...model.container import Container, ContainerId
 from ...rules.podaffinity.rule_set import SpreadRule
 from ...rules.podaffinity.term_selection import instances, select_counted
+from ..classifier import Classified
 from .judgement import bits
 from .restriction import names_text
 
@@ -31,22 +32,38 @@ def counting_rules(containers: Iterable[Container], books: Books) -> Counting | 
     return found if len(found) <= COUNTING_MAX else None
 
 
-def made_uneven(party: Collection[ContainerId], after: int, books: Books, rules: Counting) -> str:
+def made_uneven(
+    party: Collection[ContainerId],
+    after: int,
+    books: Books,
+    rules: Counting,
+    classified: Mapping[ContainerId, Classified],
+) -> str:
     """The residents whose required spread rules hold, and would not with a party on these cpus.
 
     O(rules x containers + owners).
     """
     found: dict[ContainerId, Container] = {}
     for (namespace, rule), owners in rules.items():
-        evenness = _Evenness(namespace, rule, party, after, books)
+        evenness: dict[int, _Evenness] = {}
         for owner_id, owner in owners.items():
-            if owner_id not in party and evenness.is_lost(owner):
+            if owner_id in party:
+                continue
+            own = classified.get(owner_id)
+            supply = books.supply
+            eligible = (supply.usable if own is None else supply.eligible(own.request)).mask
+            if eligible not in evenness:
+                evenness[eligible] = _Evenness(namespace, rule, party, after, books, eligible)
+            if evenness[eligible].is_lost(owner):
                 found[owner_id] = owner
     return names_text(tuple(found.values()))
 
 
 class _Evenness:
-    """A required spread rule before and after a move; counted once for all of its owners."""
+    """A required spread rule before and after a move; counted once for all of its owners.
+
+    Of those that may be granted the same cpus: domains with none of them are not counted.
+    """
 
     def __init__(
         self,
@@ -55,10 +72,12 @@ class _Evenness:
         party: Collection[ContainerId],
         after: int,
         books: Books,
+        eligible: int,
     ) -> None:
         residents = books.affinity.residents
         self._rule = rule
         self._books = books
+        self._eligible = eligible
         self._counted = select_counted(residents, namespace, rule)
         counted = tuple(residents.ids(self._counted))
         self._before = dict(zip(counted, books.reaches(counted), strict=True))
@@ -71,7 +90,7 @@ class _Evenness:
     def _count(self, presence: Mapping[ContainerId, int]) -> dict[int, int]:
         """The numbers of containers by domain; domains are bits."""
         indexes, level = self._books.domains.indexes, self._rule.level
-        counts = dict.fromkeys(bits(indexes(level, self._books.supply.usable.mask)), 0)
+        counts = dict.fromkeys(bits(indexes(level, self._eligible)), 0)
         for cpus, count in Counter(presence.values()).items():
             for bit in bits(indexes(level, cpus)):
                 if bit in counts:

@@ -15,7 +15,7 @@ from ...configuration.affinity_fields import KubeCompat
 from ...configuration.config import Config, OnUnsatisfiable
 from ...model.container import Container
 from ...model.level_name import a_level, level_noun
-from ...model.request import CpuType, Request
+from ...model.request import Request
 from ...rules.podaffinity.rule_set import (
     PlacementRules,
     PreferredTerm,
@@ -114,9 +114,7 @@ class RuleReading(Struct):
 
     @property
     def _usable(self) -> int:
-        supply = self.books.supply
-        is_reserved = self.request.cpu_type is CpuType.RESERVED
-        return (supply.reserved if is_reserved else supply.usable).mask
+        return self.books.supply.eligible(self.request).mask
 
     def _select(self, term: Term) -> int:
         return select_term(self.books.affinity.residents, self.container, term)

@@ -2,8 +2,48 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Final
 
+from msgspec.structs import replace
+
+from ..lineup import Lineup
 from .restriction import Restriction, named_in
+
+_NOT_FREE: Final = ", which was not free"
+
+
+def with_obstacle(rule: Restriction, lineup: Lineup) -> Restriction:
+    """A broken rule that, if it names a pool, also wants people to know why that was not free.
+
+    That is told of the moment of the choice, in the words of a refusal. O(pools) for such a rule.
+    """
+    if not rule.names_pool:
+        return rule
+    named = next((one for one in lineup.contest.ids if one not in rule.closed_pools), None)
+    obstacle = "" if named is None else lineup.obstacle(named)
+    return replace(rule, wanted=f"{rule.wanted}{_NOT_FREE} ({obstacle})") if obstacle else rule
+
+
+def with_told_obstacles(
+    broken: Sequence[Restriction], told: Sequence[str]
+) -> Sequence[Restriction]:
+    """Broken rules, where one that names a pool wants what was told of that pool before.
+
+    What was in the way once stays told: the rule ignores what happens afterwards.
+    """
+    found = {
+        beginning: obstacle
+        for beginning, marker, obstacle in [text.partition(_NOT_FREE) for text in told]
+        if marker
+    }
+    if not found:
+        return broken
+    return [
+        replace(one, wanted=f"{one.wanted}{_NOT_FREE}{found[one.unmet_text]}")
+        if one.names_pool and one.unmet_text in found
+        else one
+        for one in broken
+    ]
 
 
 def as_told(told: Sequence[str], broken: Iterable[Restriction]) -> tuple[str, ...]:
@@ -12,7 +52,7 @@ def as_told(told: Sequence[str], broken: Iterable[Restriction]) -> tuple[str, ..
     Others may be named in another order by then, each by himself or several together. Where others
     than before are in the way, the rule is told anew in its place. O(texts).
     """
-    broken = tuple(broken)
+    broken = with_told_obstacles(tuple(broken), told)
     anew = tuple(dict.fromkeys([one.unmet_text for one in broken]))
     if not told or anew == told:
         # So it is as a rule.

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotation_keys import RACK_LABEL, RESOURCE_SET_LABEL
+from ...configuration.affinity_faults import opposed_replicas, replicas_advice, replicas_text
 from ...configuration.affinity_fields import LabelSelectorFields, Profile, Rack
 from ...configuration.annotation_rule_fields import LoadClass, LoadLevel
 from ...configuration.config import Config
@@ -63,6 +64,8 @@ class ConfiguredRules(Struct, frozen=True, kw_only=True):
 
     added: tuple[AddedRules, ...]
     racks: tuple[str, ...]
+    parted_racks: Mapping[str, tuple[Level, Level]]
+    """Racks whose pods it wants together at a level, and those of one set apart at another one."""
     namespace_labels: NamespaceLabels
 
     def for_pod(self, pod: Pod) -> tuple[AddedRules, ...]:
@@ -70,13 +73,23 @@ class ConfiguredRules(Struct, frozen=True, kw_only=True):
         return tuple([one for one in self.added if one.is_for(pod.namespace, pod.labels)])
 
     def problems(self, pod: Pod) -> Iterator[Problem]:
-        """Problems of the labels of a pod that name a rack."""
+        """Problems of the labels of a pod that name a rack, and beside it a resource set."""
         rack = pod.labels.get(RACK_LABEL)
-        if rack is not None and rack not in self.racks:
+        if rack is None:
+            return
+        if rack not in self.racks:
             yield Problem(
                 where=f"label {RACK_LABEL} of {pod.namespace}/{pod.name}",
                 what=f"the node's configuration has no rack {quoted(rack)}",
                 fix=_rack_advice(rack, self.racks),
+                is_advice=True,
+            )
+        if rack in self.parted_racks and RESOURCE_SET_LABEL in pod.labels:
+            level, other = self.parted_racks[rack]
+            yield Problem(
+                where=f"label {RACK_LABEL} of {pod.namespace}/{pod.name}",
+                what=f"rack {quoted(rack)} {replicas_text(level, other)}, of which the pod is one",
+                fix=f"leave one of the labels out, or {replicas_advice(other)}",
                 is_advice=True,
             )
 
@@ -91,6 +104,11 @@ def configured_rules(config: Config) -> ConfiguredRules:
             *map(_of_load_class, config.load_classes),
         ),
         racks=tuple(config.racks),
+        parted_racks={
+            name: pair
+            for name, rack in config.racks.items()
+            for pair in [*opposed_replicas(rack, config.anti_affinity)][:1]
+        },
         namespace_labels=NamespaceLabels(config.namespace_labels),
     )
 

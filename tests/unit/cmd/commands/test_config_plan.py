@@ -22,6 +22,8 @@ from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sysfs.discovery import read_machine
 
+from .piped_text import piped
+
 LOG = logging.getLogger("test_configplan")
 FAST = {"key": "tier", "operator": "In", "values": ["fast"]}
 SPEC = "socket:2 core:4 thread:1 mem:4G"
@@ -71,6 +73,15 @@ def test_a_change_that_moves_nobody(folder: Path) -> None:
         "stays: 2, moves: 0, degraded: 0\n"
     )
     assert run.exit_code == 0
+
+
+def test_a_configuration_in_a_pipe_is_planned_as_one_in_a_file(folder: Path) -> None:
+    config = 'reservedResources: {cpu: "cpuset:0"}\ncolocatePods: true\n'
+    with piped(config) as name:
+        run = CliRunner().invoke(
+            main, ["config", "plan", name, f"--state={folder}", f"--machine={SPEC}"]
+        )
+    assert run.output == plan(folder, config).output
 
 
 def test_who_would_have_to_move_where_to_and_why(folder: Path) -> None:

@@ -11,6 +11,8 @@ from pinfold.policy.configuration.config import Config
 from pinfold.policy.manifests.manifest import parse_manifests
 from pinfold.topology.made.spec import machine_from_spec
 
+from .piped_text import piped
+
 PODS = Path(__file__).parents[4] / "configs" / "pods"
 
 
@@ -140,6 +142,14 @@ def test_containers_are_in_natural_order() -> None:
     pod = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{containers}]}}"
     text = play(machine_from_spec("core:2 mem:1G"), Config(), parse_manifests(pod, "pod"))
     assert re.findall(r"\[p/(\w+)\]", text) == ["c1", "c9", "c10"]
+
+
+def test_pods_may_come_out_of_a_pipe() -> None:
+    pod = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: main}]}}"
+    with piped(pod) as name:
+        shown = CliRunner().invoke(command, ["--machine", "core:2 mem:1G", name])
+    assert shown.exit_code == 0, shown.output
+    assert "[web/main]" in shown.output
 
 
 @pytest.mark.parametrize("front", ["nri", "cri"])

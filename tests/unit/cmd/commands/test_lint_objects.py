@@ -142,6 +142,26 @@ def lint(text: str, *arguments: str) -> Result:
             " spec alone",
             id="a configuration of no API",
         ),
+        pytest.param(
+            POD + "---\n" + POD,
+            "6:1: manifest: pod 'default/p' is defined twice — rename one",
+            id="a pod twice",
+        ),
+        pytest.param(
+            DEPLOYMENT + "---\n" + DEPLOYMENT,
+            "8:1: manifest: Deployment 'default/web' is defined twice — rename one",
+            id="a deployment twice",
+        ),
+        pytest.param(
+            POD + "---\nhello\n",
+            "6:1: manifest: is not a mapping — write 'key: value' lines",
+            id="a word beside a pod",
+        ),
+        pytest.param(
+            "- a\n- b\n",
+            "1:1: manifest: is not a mapping — write 'key: value' lines",
+            id="a list",
+        ),
     ],
 )
 def test_what_no_api_server_takes_is_found(text: str, complaint: str) -> None:
@@ -199,6 +219,15 @@ def test_what_a_fragment_has_no_need_of_is_advice(text: str, complaint: str) -> 
         ),
         pytest.param(POD_LIST, id="a list of pods, which the API server writes without their API"),
         pytest.param(POD + "---\n" + DEPLOYMENT, id="two objects"),
+        pytest.param(
+            POD + "---\n" + POD.replace("{name: p}", "{name: p, namespace: shop}"),
+            id="pods of one name in two namespaces",
+        ),
+        pytest.param(
+            DEPLOYMENT + "---\n" + DEPLOYMENT.replace("Deployment", "StatefulSet"),
+            id="objects of one name and two kinds",
+        ),
+        pytest.param(POD + "---\n# nothing here\n---\nnull\n", id="a pod and empty documents"),
         pytest.param(
             POD + "---\napiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n",
             id="an object that is none of ours, whatever it has",

@@ -18,6 +18,7 @@ from tests.property.test_engine_walk import MACHINES
 
 from ..control.history.test_history_keeper import MADE, KeptNode
 from ..daemon.paper_node import burstable, config, guaranteed
+from .piped_text import piped
 
 SPEC = "socket:2 numa:1 core:4 thread:1 mem:8G"
 
@@ -92,6 +93,12 @@ def test_with_a_configuration_decisions_alone_are_enough(folder: Path) -> None:
     file.write_text("reservedResources: {cpu: 'cpuset:0'}\n")
     (folder / "state.json").unlink()
     found = run(folder, f"--config={file}")
+    assert found.output == "as it was: 7, elsewhere: 0, refused now: 0, granted now: 0\n"
+
+
+def test_a_configuration_may_come_out_of_a_pipe(folder: Path) -> None:
+    with piped("reservedResources: {cpu: 'cpuset:0'}\n") as name:
+        found = run(folder, f"--config={name}")
     assert found.output == "as it was: 7, elsewhere: 0, refused now: 0, granted now: 0\n"
 
 

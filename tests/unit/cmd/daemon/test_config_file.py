@@ -20,6 +20,8 @@ from pinfold.cmd.pinfold import main
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.text.errors import ConfigError
 
+from ..commands.piped_text import piped
+
 
 def load(folder: Path, **options: object) -> LoadedConfig:
     environment = {str(name): str(value) for name, value in options.items()}
@@ -269,6 +271,14 @@ def test_a_pipe_that_a_shell_made_of_a_command_is_read_to_its_end() -> None:
     with subprocess.Popen([sys.executable, "-c", f"print({text!r}, end='')"], stdout=PIPE) as one:
         assert one.stdout is not None
         assert read_input(f"/dev/fd/{one.stdout.fileno()}") == text
+
+
+def test_the_configuration_in_effect_may_be_that_of_a_pipe() -> None:
+    with piped("pinCPU: false\n") as name:
+        shown = CliRunner().invoke(main, ["config", "effective", "--config", name])
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.startswith(f"# {name}\n")
+    assert "pinCPU: false\n" in shown.output
 
 
 def test_a_pipe_that_nobody_writes_to_is_empty(tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ class Node:
         while self.now < end:
             self.now = min(end, self.now + RULES_SECONDS)
             self.daemon.rules.look()
+            # Once for the look itself, and once for the turns that it asked for.
+            assert self.daemon.plugin.settle()
             assert self.daemon.plugin.settle()
 
     def node_of(self, name: str) -> int:
@@ -181,6 +183,24 @@ def test_who_cannot_be_elsewhere_stays_and_that_is_told_once(
     assert "its annotation refuses to be moved" in line
     node.remove(web)
     node.pass_seconds(60)
+
+
+def test_owners_that_stay_do_not_keep_one_waiting_that_can_go(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As many as there are looks until the first of them is tried again."""
+    node = node_with(duringExecution={"gracePeriod": "0s", "movesPerMinute": 1})
+    for number, home in enumerate((1, 1, 1, 2, 3, 3)):
+        node.run(f"stuck{number}", "stuck", home, apart="wolf", move="never")
+    node.run("first", "cache", 0)
+    web = node.run("web", "web", near="cache")
+    for home in (1, 2, 3):
+        node.run(f"wolf{home}", "wolf", home, **{"on-unsatisfiable": "fail"})
+    node.remove("first")
+    node.run("second", "cache", 2)
+    node.pass_seconds(60)
+    assert len(lines(caplog, "degraded")) == 6
+    assert node.node_of(web) == 2
 
 
 def test_a_group_follows_once_and_nobody_in_it_is_told_to_be_stuck(

@@ -825,6 +825,7 @@ REPLICAS_KEPT_APART = (
     "wants its pods in one NUMA node, where antiAffinity.numa keeps those of one resource set apart"
     " — write antiAffinity: {numa: {enabled: false}}, if they are of one"
 )
+REPLICAS = "antiAffinity: {numa: {enabled: true}}"
 NO_REPLICAS = "antiAffinity: {numa: {enabled: false}}"
 A_PATTERN = "is a pattern, and no namespace has such a name — write the names"
 KEPT_APART = "podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [TERM]}".replace(
@@ -864,14 +865,28 @@ KEPT_APART = "podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: 
             id="together at two levels",
         ),
         pytest.param(
-            "racks: {a: {numa: {enabled: true}}}",
-            [f"racks.a.numa: {REPLICAS_KEPT_APART}"],
-            id="together where replicas keep apart by default",
+            "racks: {a: {numa: {enabled: true}}, b: {core: {enabled: true}}}",
+            [],
+            id="together where replicas keep apart by default, of which nothing is said",
         ),
         pytest.param(
-            "racks: {a: {core: {enabled: true}}}",
+            "racks: {a: {numa: {enabled: true}}}\n" + REPLICAS,
+            [f"racks.a.numa: {REPLICAS_KEPT_APART}"],
+            id="together where replicas keep apart",
+        ),
+        pytest.param(
+            "racks: {a: {core: {enabled: true}}}\n" + REPLICAS,
             [f"racks.a.core: {REPLICAS_KEPT_APART.replace('one NUMA node', 'one core')}"],
             id="together inside of where replicas keep apart",
+        ),
+        pytest.param(
+            "racks: {a: {numa: {enabled: true}, core: {enabled: true}}, b: {numa: {enabled: true}},"
+            f" c: {{socket: {{enabled: true}}}}}}\n{REPLICAS}",
+            [
+                "racks.a.numa: "
+                + REPLICAS_KEPT_APART.replace(" — ", " (2 other levels of racks, too) — ", 1)
+            ],
+            id="several racks together where replicas keep apart, told once",
         ),
         pytest.param(
             "racks: {a: {l3: {enabled: true}}}",

@@ -16,6 +16,7 @@ from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
+    LASTING,
     NODES,
     PREFERRED,
     apart,
@@ -421,6 +422,77 @@ def test_22_a_domain_whose_cpus_are_all_offline_is_not_spread_over() -> None:
         placed(engine, one)
         found += domains_of(engine, one, 3)
     assert sorted(found) == [0, 0, 1, 1]
+
+
+ISOLATED_LAST = "socket:1 numa:3 core:4 mem:4G isolated:8-11"
+
+
+@pytest.mark.parametrize(
+    ("machine", "reserved", "cpu", "annotations", "nodes"),
+    [
+        pytest.param(ISOLATED_LAST, "cpuset:0", 0.5, {}, [0, 0, 1, 1], id="shared cpus"),
+        pytest.param(
+            ISOLATED_LAST,
+            "cpuset:0",
+            1,
+            {"prefer-isolated-cpus.resource-policy.nri.io/pod": "false"},
+            [0, 0, 1, 1],
+            id="its own cpus, and no isolated ones",
+        ),
+        pytest.param(ISOLATED_LAST, "cpuset:0", 1, {}, [0, 1, 2, 2], id="isolated cpus if any"),
+        pytest.param(
+            ISOLATED_LAST,
+            "cpuset:0",
+            1,
+            {"require-isolated-cpus.resource-policy.nri.io/pod": "true"},
+            [2, 2, 2, 2],
+            id="isolated cpus alone",
+        ),
+        pytest.param(
+            "socket:1 numa:3 core:4 mem:4G", "cpuset:8-11", 0.5, {}, [0, 0, 1, 1], id="reserved"
+        ),
+    ],
+)
+def test_22_a_domain_whose_cpus_are_all_none_for_the_container_is_not_spread_over(
+    machine: str, reserved: str, cpu: float, annotations: dict[str, str], nodes: list[int]
+) -> None:
+    engine = engine_of(machine, reserved)
+    spread = {
+        "topologySpread": [
+            {**term("numa", "replica"), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+        ]
+    }
+    found: list[int] = []
+    for number in range(4):
+        one = container_of(
+            f"r{number}", cpu, spread, app="replica", fails=True, annotations=annotations
+        )
+        placed(engine, one)
+        found += domains_of(engine, one, 4)
+    assert sorted(found) == nodes
+
+
+def test_22_nobody_is_moved_to_where_spread_without_isolated_domains_would_be_uneven() -> None:
+    engine = engine_of(ISOLATED_LAST)
+
+    def run(name: str, node: int, rules: dict[str, Any] | None = None, app: str = "w") -> Container:
+        pool = {"pool-name.pinfold.dev/pod": f"NUMA node #{node}"}
+        one = container_of(name, 0.5, rules, app=app, fails=True, annotations=pool)
+        placed(engine, one)
+        return one
+
+    counting = {**term("numa", "w"), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    run("a", 0, {"topologySpread": [counting]})
+    run("b", 0)
+    run("c", 1)
+    mover = container_of("d", 0.5, {"podAntiAffinity": {LASTING: [term("numa", "wolf")]}}, app="w")
+    placed(engine, mover)
+    (home,) = domains_of(engine, mover, 4)
+    assert home == 1
+    run("wolf", home, app="wolf")
+    assert engine.look_at_rules()[mover.id]
+    said = reason(engine.place_anew(mover.id))
+    assert said == "the spread of default/a/main would be uneven"
 
 
 def test_23_memory_without_cpus_is_no_domain_to_spread_over() -> None:

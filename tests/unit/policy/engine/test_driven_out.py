@@ -113,9 +113,14 @@ def test_who_insists_on_a_pool_without_shared_cpus_is_refused_however_little_it_
     leaving = "to make room, stop or move default/owner/main"
     assert said.endswith(f"available {place} — {leaving}"), said
     soft = container_of("soft", milli_cpu / 1000, annotations=in_node(1))
+    short = (
+        "shared CPU, wanted 100m, available 0m"
+        if milli_cpu
+        else "CPUs where rules hold, wanted 0m of shared CPU, available too few"
+    )
     assert placed(engine, soft) == "1,4-5"
     (told,) = engine.decisions[soft.id].unmet
-    assert told.endswith("it wants pool NUMA node #1")
+    assert told.endswith(f"it wants pool NUMA node #1, which was not free ({short})")
 
 
 def test_who_asks_for_nothing_and_insists_on_nothing_is_on_the_reserved_cpus_at_last() -> None:

@@ -78,6 +78,16 @@ def test_containers_that_are_spread_unevenly_are_told() -> None:
     assert note.endswith("2 of them in its NUMA node, and 0 in another one")
 
 
+def test_spread_over_a_domain_of_isolated_cpus_is_told_of_who_may_have_those() -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G isolated:4-7")
+    for name in ("one", "two"):
+        placed(engine, one := container_of(name, 0.5, SPREAD, app="web"))
+        assert notes(engine, one) == ()
+    placed(engine, own := container_of("own", 1, SPREAD, app="web", annotations=pool(0)))
+    (note,) = notes(engine, own)
+    assert note.endswith("3 of them in its NUMA node, and 0 in another one")
+
+
 def test_a_pool_that_is_not_the_preferred_one_is_told() -> None:
     engine = engine_of(PAIR)
     term_ = {"matchExpressions": [{"key": "numa", "operator": "In", "values": ["1"]}]}

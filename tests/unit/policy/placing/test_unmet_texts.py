@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.placing.judging.restriction import Restriction
-from pinfold.policy.placing.judging.unmet_texts import as_told, joined
+from pinfold.policy.placing.judging.unmet_texts import as_told, joined, with_told_obstacles
 from pinfold.topology.model.machine import Level
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
 
@@ -134,3 +134,59 @@ def test_who_breaks_the_rule_of_a_resident_and_that_one_are_told_of_each_other()
         (f"{rule_text} of default/shy/main: in one socket with default/it/main",),
         (f"{rule_text} of default/shy/main: in one socket with its owner default/shy/main",),
     ]
+
+
+def test_who_is_not_in_the_pool_that_it_names_is_told_what_that_was_short_of() -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G", reservedResources={"cpu": "cpuset:0"})
+    name = {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+    engine.create(container_of("first", 1, annotations=name))
+    wide, later = container_of("wide", 3, annotations=name), container_of("later", 1)
+    engine.create(wide)
+    rule_text = "pool-name 'NUMA node #0' of default/wide/main"
+    told = f"{rule_text}: it wants pool NUMA node #0"
+    short = "exclusive CPUs, wanted 3, available 2"
+    assert engine.decisions[wide.id].unmet == (f"{told}, which was not free ({short})",)
+    # What others do afterwards changes nothing of what it was short of.
+    engine.create(later)
+    engine.remove(later.id)
+    assert engine.decisions[wide.id].unmet == (f"{told}, which was not free ({short})",)
+
+
+def test_a_pool_that_is_not_free_for_the_rule_of_another_one_is_told_with_that_rule() -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    name = {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+    shy = container_of("shy", 1, apart(term("numa", "it")), fails=True, annotations=name)
+    it = container_of("it", 1, annotations=name)
+    for one in (shy, it):
+        engine.create(one)
+    (told,) = engine.decisions[it.id].unmet
+    assert told == (
+        "pool-name 'NUMA node #0' of default/it/main: it wants pool NUMA node #0, which was not"
+        " free (anti-affinity at numa to app=it (affinity.pinfold.dev/pod:1) of default/shy/main,"
+        " wanted a NUMA node without default/shy/main, available none)"
+    )
+
+
+def test_a_pool_in_which_as_many_rules_break_is_told_with_their_number() -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    name = {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+    engine.create(container_of("wolf", 1, annotations=name))
+    it = container_of("it", 1, apart(term("numa", "wolf")), annotations=name)
+    engine.create(it)
+    (told,) = engine.decisions[it.id].unmet
+    assert told.endswith(
+        "pool NUMA node #0, which was not free (1 required rule does not hold there)"
+    )
+
+
+def test_what_a_pool_was_short_of_stays_told_with_its_rule() -> None:
+    def named(pool: str) -> Restriction:
+        return replace(rule("x", wanted=f"pool {pool}"), names_pool=True)
+
+    told = "x of default/me/main: it wants pool a, which was not free (memory)"
+    near = text("y", paths("b"))
+    assert as_told((told,), [named("a")]) == (told,)
+    assert as_told((told,), [named("a"), rule("y", "b")]) == (told, near)
+    assert as_told((told,), [named("c")]) == ("x of default/me/main: it wants pool c",)
+    (kept,) = with_told_obstacles([named("a")], (told,))
+    assert kept.unmet_text == told

@@ -612,6 +612,33 @@ def test_rules_at_a_level_are_checked_against_the_nodes_configuration(tmp_path: 
 
 
 @pytest.mark.parametrize(
+    ("labels", "racks", "is_told"),
+    [
+        ("pinfold.dev/rack: a, pinfold.dev/resource-set: db", "{a: {numa: {enabled: true}}}", True),
+        ("pinfold.dev/rack: a", "{a: {numa: {enabled: true}}}", False),
+        ("pinfold.dev/resource-set: db", "{a: {numa: {enabled: true}}}", False),
+        ("pinfold.dev/rack: a, pinfold.dev/resource-set: db", "{a: {l3: {enabled: true}}}", False),
+    ],
+)
+def test_a_pod_of_a_rack_and_a_set_that_cannot_be_together_is_told(
+    labels: str, racks: str, is_told: bool, tmp_path: Path
+) -> None:
+    pod, config = tmp_path / "pod.yaml", tmp_path / "config.yaml"
+    pod.write_text(
+        "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: main}]}\n"
+        f"metadata: {{name: db, labels: {{{labels}}}}}\n"
+    )
+    config.write_text(f"racks: {racks}\n")
+    checked = run(str(pod), f"--config={config}")
+    said = (
+        "advice: label pinfold.dev/rack of default/db: rack 'a' wants its pods in one NUMA node,"
+        " where antiAffinity.numa keeps those of one resource set apart, of which the pod is one —"
+        " leave one of the labels out, or write antiAffinity: {numa: {enabled: false}}\n"
+    )
+    assert (checked.exit_code, checked.stdout.count(said)) == (0, int(is_told)), checked.output
+
+
+@pytest.mark.parametrize(
     ("name", "fix"),
     [
         ("NUMA node 0", "did you mean 'NUMA node #0'?"),

@@ -15,7 +15,7 @@ from pinfold.policy.engine.rebalance.wishes import WishKey, weigh_wishes
 from pinfold.policy.model.container import Container, ContainerId, QosClass, Resources
 from pinfold.topology.model.machine import Level
 from tests.unit.policy.engine.pods_with_wishes import CONFIG, MACHINE, placed, wishing
-from tests.unit.policy.engine.ruled_pods import PREFERRED, container_of, prefer, term
+from tests.unit.policy.engine.ruled_pods import PREFERRED, container_of, engine_of, prefer, term
 
 ZERO, ONE = "NUMA node #0", "NUMA node #1"
 OTHER_SOCKET = "NUMA node #2"
@@ -175,6 +175,13 @@ def test_a_preferred_spread_is_unmet_where_one_domain_holds_too_many_more_than_a
     places: list[tuple[Container, str]], expected: Mapping[WishKey, int]
 ) -> None:
     assert dict(weigh_wishes(placed(*places).snapshot()).unmet) == expected
+
+
+def test_a_domain_of_isolated_cpus_is_none_to_spread_over_on_shared_ones() -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G isolated:4-7")
+    for name in ("a", "b", "c"):
+        engine.create(spreading(name))
+    assert dict(weigh_wishes(engine.snapshot()).unmet) == {}
 
 
 @given(
