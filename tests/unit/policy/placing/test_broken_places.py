@@ -6,15 +6,18 @@ from typing import NamedTuple
 import pytest
 
 from pinfold.policy.books.books import Books
+from pinfold.policy.books.spare_cpus import SpareCpus
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import PoolId
 from pinfold.policy.placing.judging.judgement import Judgement
 from pinfold.policy.placing.judging.restriction import Restriction
-from pinfold.policy.placing.openings.broken_places import WEIGHED_MAX, broken_place
+from pinfold.policy.placing.openings.broken_places import WEIGHED_MAX, broken_place, degraded
 from pinfold.policy.placing.openings.openings import Openings, OpeningSearch
 from pinfold.policy.pools.pool_tree import Pool
 from pinfold.policy.rules.pulls import Pulls
+from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.policy.books.test_cpu_ledger import narrowed
 from tests.unit.policy.placing.test_candidates import MACHINE, candidates, request_of
 
 
@@ -30,6 +33,19 @@ class _Run(NamedTuple):
     asked: Sequence[Openings]
 
 
+def _rule(forbidden: int) -> Restriction:
+    owner = ContainerId("owner")
+    return Restriction(
+        text="rule",
+        owner=owner,
+        owner_id=owner,
+        can_break=True,
+        is_own=True,
+        wanted="it",
+        forbidden=forbidden,
+    )
+
+
 def _placed(
     books: Books, named: Sequence[Pool], open_pools: Sequence[Pool], *, is_found_again: bool = True
 ) -> _Run:
@@ -39,17 +55,8 @@ def _placed(
     `named`: a pool outside which so many rules break that others are passed over, and pools inside
     each of which another one does.
     """
-    owner = ContainerId("owner")
     rules = [
-        Restriction(
-            text="rule",
-            owner=owner,
-            owner_id=owner,
-            can_break=True,
-            is_own=True,
-            wanted="it",
-            forbidden=forbidden,
-        )
+        _rule(forbidden)
         for forbidden in (
             books.tree.root.cpus.mask & ~named[0].cpus.mask,
             *(one.cpus.mask for one in named[1:]),
@@ -117,3 +124,34 @@ def test_a_place_is_kept_where_nothing_is_found_once_no_pool_is_passed_over() ->
     assert found == _Chosen(first.id)
     assert openings is asked[0]
     assert len(asked) == 2
+
+
+def test_no_parts_are_tried_together_where_all_of_a_pool_are_too_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Six of eight cpus are promised: two of them are left, and three are wanted."""
+    asked: list[int] = []
+    takeable = SpareCpus.takeable
+
+    def counted(self: SpareCpus, cpus: int, count: int, *, or_fewer: bool = True) -> int:
+        asked.append(cpus)
+        return takeable(self, cpus, count, or_fewer=or_fewer)
+
+    monkeypatch.setattr(SpareCpus, "takeable", counted)
+    books = Books(machine_from_spec("core:8 mem:1G"), Config())
+    root = books.tree.root
+    books.ledger.add(narrowed("a", root.id, "1-6", 5500))
+    search = OpeningSearch(
+        request=request_of(3, 0),
+        judgement=Judgement(
+            own=tuple([_rule(1 << cpu) for cpu in root.sharable for _ in range(1 + cpu)]),
+            domains=books.domains,
+            pulls=Pulls(books.domains),
+        ),
+        tree=books.tree,
+        ledger=books.ledger,
+    )
+    found = degraded(search)
+    assert found is not None
+    assert found.dropped[root.id].criterion == "CPUs where rules hold"
+    assert asked == [root.sharable.mask]
