@@ -39,6 +39,9 @@ class SpareCpus:
         """The cpus that are kept where nothing was asked yet, and the version then."""
         self._found: dict[int, int] = {}
         """As many cpus as were asked for and found, by those asked about."""
+        self._short: dict[tuple[int, int], tuple[int, bool]] = {}
+        """Fewer cpus than were asked for, by those asked about and how many; whether they are as
+        many as there are. Asked again, it would be as dear as before."""
         self._origin: tuple[SpareCpus, int] | None = None
         """The spare cpus of which this is a copy, until it is asked first; their version then."""
         self._changes: list[tuple[Grant, bool]] = []
@@ -60,6 +63,8 @@ class SpareCpus:
         self._version += 1
         if self._found:
             self._found = {}
+        if self._short:
+            self._short = {}
         if kept is None:
             if self._origin is not None:
                 self._changes.append((grant, is_added))
@@ -95,13 +100,14 @@ class SpareCpus:
 
     def rest(self) -> None:
         """An event is over: the next one's questions may look at as much again."""
+        self._short = {}
         if self._kept is not None:
             self._kept.rest()
 
     def restart(self) -> None:
         """Choose anew which cpus are kept, whatever was asked before."""
         self._kept = self._origin = None
-        self._changes, self._found = [], {}
+        self._changes, self._found, self._short = [], {}, {}
 
     def resume(self, origin: "SpareCpus | None") -> None:
         """Start, when asked first, from what is kept beside the same promises elsewhere."""
@@ -135,8 +141,13 @@ class SpareCpus:
 
         `or_fewer`: as many as there are where there are not so many. That takes longer to tell.
         """
+        known = self._short.get((cpus, count))
+        if known is not None and (known[1] or not or_fewer):
+            return known[0]
         found = self._keeping.spared(cpus, count, or_fewer=or_fewer)
-        if found.bit_count() >= count > self._found.get(cpus, 0).bit_count():
+        if found.bit_count() < count:
+            self._short[cpus, count] = found, or_fewer
+        elif count > self._found.get(cpus, 0).bit_count():
             self._found[cpus] = found
         return found
 

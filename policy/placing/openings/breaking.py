@@ -181,6 +181,9 @@ class Breaking:
             is_known, union = self._unions.at_once(pool_id, whole, found)
             if is_known:
                 return union
+        if found is None and self._search.own_cpus.are_too_few(pool_id):
+            # No parts together are enough where all are too few.
+            return None
         return self._unions.least(pool_id, self._by_region(self._wide_parts(pool_id)), found)
 
     def least_cost(self, pool_id: int) -> int:

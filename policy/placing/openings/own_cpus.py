@@ -59,6 +59,14 @@ class OwnCpus:
             known = self._takeable[cpus] = spare.takeable(cpus, count, or_fewer=False)
         return known
 
+    def are_too_few(self, pool_id: int) -> bool:
+        """Whether a pool has too few cpus for the newcomer alone, and so has every part of it."""
+        ledger, count = self._ledger, self._request.exclusive
+        if not count or ledger.narrowed.is_empty or ledger.free_isolated[pool_id]:
+            return False
+        found = ledger.spare_cpus.takeable(ledger.free_sharable[pool_id], count, or_fewer=False)
+        return found.bit_count() < count
+
     def settled(self, pool_id: int, region: int) -> int:
         """A mask of such sharable cpus that it may have all at once."""
         cpus = self._open_cpus(pool_id, region)

@@ -77,6 +77,33 @@ def test_cpus_that_were_found_once_are_found_whatever_was_asked_since() -> None:
     assert spare.settled(cpus, 4).bit_count() == 3
 
 
+def test_cpus_that_are_too_few_are_not_looked_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, bool]] = []
+    spared = KeptCpus.spared
+
+    def counted(self: KeptCpus, cpus: int, count: int, *, or_fewer: bool = True) -> int:
+        asked.append((count, or_fewer))
+        return spared(self, cpus, count, or_fewer=or_fewer)
+
+    monkeypatch.setattr(KeptCpus, "spared", counted)
+    ledger = ledger_of()
+    share_of_a = narrowed("a", ROOT, "1-4", 2500)
+    ledger.add(share_of_a)
+    spare, cpus = ledger.spare_cpus, CpuSet.parse("1-4").mask
+    for _ in range(2):
+        assert spare.takeable(cpus, 2, or_fewer=False).bit_count() < 2
+        assert spare.takeable(cpus, 2).bit_count() == 1
+        assert spare.takeable(cpus, 3).bit_count() == 1
+        assert spare.takeable(cpus, 2, or_fewer=False).bit_count() < 2
+    assert asked == [(2, False), (2, True), (3, True)]
+    spare.rest()
+    assert spare.takeable(cpus, 2).bit_count() == 1
+    assert len(asked) == 4
+    ledger.drop(share_of_a.container_id)
+    ledger.add(narrowed("b", ROOT, "1-4", 1500))
+    assert spare.takeable(cpus, 2).bit_count() == 2
+
+
 def parts(cpus: int) -> Iterator[int]:
     """All sets of some of these cpus."""
     one = cpus
