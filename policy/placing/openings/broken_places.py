@@ -1,9 +1,9 @@
 """Broken places: the places of a newcomer where the fewest rules break that may."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
-from ...model.grant import Dropped, PoolId
+from ...model.grant import Dropped
 from ..judging.restriction import Restriction
 from ..pool_choice import Candidates
 from .breaking import Breaking
@@ -19,13 +19,7 @@ rules may break there than must, but whatever fits has a place.
 
 _BREAKS_MORE: Final = "broken rules"
 
-
-class _InPool(Protocol):
-    @property
-    def pool_id(self) -> PoolId: ...
-
-
-Place = TypeVar("Place", bound=_InPool)
+Place = TypeVar("Place")
 
 WEIGHED_MAX: Final = 1024
 """Where so many rules that may break are to be weighed, each in every pool, nothing is looked for
@@ -44,7 +38,6 @@ def degraded(
 
     None where all of them insist. `roomy`: by pool id 0 where none need be found, as nothing fits.
     `rivals`: by pool id 0 where something else speaks against it; without it none are passed over.
-    Of those that are it tells what they break at least.
     `tried_together`, `weighed`: see `TRIED_TOGETHER_MAX`, `WEIGHED_MAX`.
     """
     known = _breaking_of(search, tried_together)
@@ -69,7 +62,7 @@ def degraded(
             least = breaking.least_cost(pool_id) + more
             if least > fewest:
                 breaking.pass_over(pool_id)
-                unmet[pool_id], dropped[pool_id] = least, _breaks_more(fewest, least)
+                dropped[pool_id] = _breaks_more(fewest, least)
                 continue
         found = None if pool_id in closed else breaking.least_broken(pool_id)
         if found is not None:
@@ -114,28 +107,11 @@ def broken_place(
     if openings is None:
         return None, None
     found = choose(openings)
-    passed_over = [id_ for id_, why in openings.dropped.items() if why.criterion == _BREAKS_MORE]
-    if not passed_over:
-        return openings, found
-    least = min([_broken_in(openings, one) for one in passed_over])
-    if found is not None and _broken_in(openings, found.pool_id) < least:
-        return openings, found
-    # It is not the pool for whose sake others were passed over, and one of these may break fewer
-    # rules. As a rule that cannot be: where a part of a pool fits, the pool has room beside
-    # narrowed shares. But which cpus are kept for whom depends on what was asked before, and after
-    # very many questions fewer are found.
-    every = degraded(search, pools.roomy) or openings
-    other = choose(every)
-    if found is not None and (
-        other is None or _broken_in(every, other.pool_id) > _broken_in(openings, found.pool_id)
-    ):
-        return openings, found
-    return every, other
-
-
-def _broken_in(openings: Openings, pool_id: int) -> tuple[int, int]:
-    """The rules that break in a pool, and those of residents among them."""
-    return openings.unmet[pool_id], openings.unmet_of_others[pool_id]
+    if found is None and any(one.criterion == _BREAKS_MORE for one in openings.dropped.values()):
+        # What the best of them has left beside narrowed shares was less than its own numbers say.
+        openings = degraded(search, pools.roomy) or openings
+        found = choose(openings)
+    return openings, found
 
 
 def has_broken_place(search: OpeningSearch, pools: Iterable[int]) -> bool:
