@@ -142,8 +142,10 @@ class UnmetRules:
             if one.name not in before or one.is_told(earlier.unmet)
         ]
         self.tell_owners(self._roster.containers[container_id], broken)
-        decision = self._roster.decisions[container_id] = self.told(decision, broken)
-        return decision
+        texts = *earlier.unmet, *decision.unmet
+        told = self.told(decision, with_told_obstacles(broken, texts))
+        self._roster.decisions[container_id] = told
+        return told
 
     def note_displaced(self, containers: Iterable[ContainerId]) -> None:
         """Containers had to leave their places; they are looked at once all are told theirs."""
