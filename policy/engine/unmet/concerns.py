@@ -1,6 +1,7 @@
 """Concerns: containers at which required rules do not hold, and the others that these are about."""
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from ...books.books import Books
 from ...model.container import ContainerId
@@ -11,6 +12,9 @@ from ...placing.judging.restriction import (
     is_about_others,
 )
 from ..decision import Decision
+
+_COUNTED_MAX: Final = 64
+"""Of a crowd that a spread rule counts nobody is watched: each of as many owners would know all."""
 
 
 class Concerns:
@@ -116,9 +120,10 @@ def others_of(broken: Sequence[Restriction], books: Books) -> set[ContainerId]:
     """The containers that some rules are about: in their way, or counted by a spread rule.
 
     Those that it counts may have left a domain for its owner, who has the last of their cpus there.
+    They are watched where they are few.
     """
     found = ids_in_the_way(broken)
     for one in broken:
-        if one.spread is not None:
+        if one.spread is not None and one.spread.counted.bit_count() <= _COUNTED_MAX:
             found.update(books.affinity.residents.ids(one.spread.counted))
     return found
