@@ -14,7 +14,8 @@ from ...placing.judging.restriction import (
 from ..decision import Decision
 
 _COUNTED_MAX: Final = 64
-"""Of a crowd that a spread rule counts nobody is watched: each of as many owners would know all."""
+"""Of a crowd that a spread rule counts nobody is watched: each of as many owners would know all.
+Instead of them it is the owner itself, who is looked at again if it made anybody move."""
 
 
 class Concerns:
@@ -64,7 +65,7 @@ class Concerns:
 
     def is_stirred(self, container_id: ContainerId, moved: Collection[ContainerId]) -> bool:
         """Whether a container's rules may hold, or break again, as some have other cpus."""
-        if container_id in self._resting:
+        if container_id in self._resting or self._is_of_crowd(container_id, moved):
             return True
         return not self._others.get(container_id, set()).isdisjoint(moved)
 
@@ -73,9 +74,15 @@ class Concerns:
         due = [one for one, others in self._others.items() if gone in others]
         return [*due, *filter(moved.__contains__, self._others), *self._stirred(moved)]
 
-    def due_as_moved(self, moved: Collection[ContainerId]) -> list[ContainerId]:
-        """Containers whose rules may hold, or break, as these have other cpus."""
-        due: list[ContainerId] = []
+    def _is_of_crowd(self, container_id: ContainerId, moved: Collection[ContainerId]) -> bool:
+        """Whether a container's rule may hold as some of a crowd that it counts have moved."""
+        return bool(moved) and container_id in self._others.get(container_id, ())
+
+    def due_as_moved(
+        self, newest: ContainerId, moved: Collection[ContainerId]
+    ) -> list[ContainerId]:
+        """Containers whose rules may hold, or break, as the newest one made these move."""
+        due = [newest] if self._is_of_crowd(newest, moved) else []
         for container_id, others in self._others.items() if moved else ():
             if container_id in moved or not others.isdisjoint(moved):
                 due.append(container_id)
@@ -120,10 +127,11 @@ def others_of(broken: Sequence[Restriction], books: Books) -> set[ContainerId]:
     """The containers that some rules are about: in their way, or counted by a spread rule.
 
     Those that it counts may have left a domain for its owner, who has the last of their cpus there.
-    They are watched where they are few.
     """
     found = ids_in_the_way(broken)
     for one in broken:
-        if one.spread is not None and one.spread.counted.bit_count() <= _COUNTED_MAX:
-            found.update(books.affinity.residents.ids(one.spread.counted))
+        if one.spread is not None:
+            is_crowd = one.spread.counted.bit_count() > _COUNTED_MAX
+            ids = books.affinity.residents.ids(one.spread.counted)
+            found.update((one.owner_id,) if is_crowd else ids)
     return found

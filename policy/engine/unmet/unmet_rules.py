@@ -317,7 +317,7 @@ class UnmetRules:
                     due.update(dict.fromkeys([id_ for id_ in one.owners if id_ in concerned]))
         owners = filter(None, map(containers.get, concerned))
         due.update(dict.fromkeys(standing.spreads.counting(containers[newest], owners)))
-        return due | dict.fromkeys(self._concerns.due_as_moved(moved))
+        return due | dict.fromkeys(self._concerns.due_as_moved(newest, moved))
 
     def look_at_postponed(self, look: RuleLook | None = None) -> None:
         """Look again at those that the last newcomer did not wait for; see `look_at_due`."""
