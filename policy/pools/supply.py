@@ -34,9 +34,14 @@ class Supply(Struct, frozen=True, kw_only=True):
             return self.reserved
         if not self.isolated or not self.sharable:
             return self.usable
-        if not request.wants_isolated:
+        wishes = request.wishes
+        if not any([one.wants_isolated for one in wishes]):
             return self.sharable
-        return self.isolated if request.isolation is Isolation.REQUIRED else self.usable
+        # Beside isolated cpus of its own a part of its time may be on those that it shares.
+        is_firm = [
+            one.isolation is Isolation.REQUIRED and not one.needs_shared_cpu for one in wishes
+        ]
+        return self.isolated if all(is_firm) else self.usable
 
     @property
     def allowed(self) -> CpuSet:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Self
 from msgspec import Struct
 
 from ...configuration.config import Config
-from ...model.container import ContainerId, Pod
+from ...model.container import Container, ContainerId
 from ...model.grant import Grant
 from ...pools.supply import Supply
 from ..engine import Engine
@@ -25,8 +25,8 @@ class _DueOwner(Struct):
     grace: int
     attempts: int = 0
     """In vain, since something changed."""
-    last: int = 0
-    """When the last attempt was."""
+    last: int | None = None
+    """When the last attempt was; None before the first one."""
     reason: str = ""
     """Why it stayed where it is then."""
 
@@ -37,14 +37,13 @@ class _Node(NamedTuple):
     config: Config
     supply: Supply
     grants: Mapping[ContainerId, Grant]
-    pods: Mapping[ContainerId, Pod]
-    """Their labels are what rules ask for."""
+    containers: Mapping[ContainerId, Container]
+    """Their labels are what rules ask for, and not all that they ask for is in their grants."""
 
     @classmethod
     def of(cls, engine: Engine) -> Self:
         """That of an engine. O(containers)."""
-        pods = {one.id: one.pod for one in engine.containers.values()}
-        return cls(engine.config, engine.supply, dict(engine.grants), pods)
+        return cls(engine.config, engine.supply, dict(engine.grants), dict(engine.containers))
 
 
 class OwnersDue:
@@ -72,10 +71,14 @@ class OwnersDue:
             if not texts:
                 self.forget(container_id)
                 continue
-            owner = self._owners.setdefault(container_id, _DueOwner(now + grace, grace))
-            owner.grace = grace
+            self._owners.setdefault(container_id, _DueOwner(now + grace, grace))
         for container_id in [one for one in self._owners if one not in engine.grants]:
             self.forget(container_id)
+        for owner in self._owners.values():
+            if owner.last is None:
+                # The rule has to be broken for all of the grace period, however long it is by now.
+                owner.when += grace - owner.grace
+            owner.grace = grace
         self._hasten(engine)
 
     def due(self, now: int) -> list[ContainerId]:
@@ -122,9 +125,9 @@ class OwnersDue:
 
     def _hasten(self, engine: Engine) -> None:
         """Make due what might come to another end by now."""
-        tried = [one for one in self._owners.values() if one.attempts]
+        tried = [(one, one.last) for one in self._owners.values() if one.last is not None]
         before, self._seen = self._seen, _Node.of(engine) if tried else None
         # Compared in C, as nearly all are the same objects.
         if before != self._seen:
-            for one in tried:
-                one.attempts, one.when = 0, min(one.when, one.last + max(one.grace, _AGAIN))
+            for one, last in tried:
+                one.attempts, one.when = 0, min(one.when, last + max(one.grace, _AGAIN))

@@ -1,6 +1,7 @@
 """Concerns: containers at which required rules do not hold, and the others that these are about."""
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from ...books.books import Books
 from ...model.container import ContainerId
@@ -11,6 +12,10 @@ from ...placing.judging.restriction import (
     is_about_others,
 )
 from ..decision import Decision
+
+_COUNTED_MAX: Final = 64
+"""Of a crowd that a spread rule counts nobody is watched: each of as many owners would know all.
+Instead of them it is the owner itself, who is looked at again if it made anybody move."""
 
 
 class Concerns:
@@ -60,7 +65,7 @@ class Concerns:
 
     def is_stirred(self, container_id: ContainerId, moved: Collection[ContainerId]) -> bool:
         """Whether a container's rules may hold, or break again, as some have other cpus."""
-        if container_id in self._resting:
+        if container_id in self._resting or self._is_of_crowd(container_id, moved):
             return True
         return not self._others.get(container_id, set()).isdisjoint(moved)
 
@@ -69,9 +74,15 @@ class Concerns:
         due = [one for one, others in self._others.items() if gone in others]
         return [*due, *filter(moved.__contains__, self._others), *self._stirred(moved)]
 
-    def due_as_moved(self, moved: Collection[ContainerId]) -> list[ContainerId]:
-        """Containers whose rules may hold, or break, as these have other cpus."""
-        due: list[ContainerId] = []
+    def _is_of_crowd(self, container_id: ContainerId, moved: Collection[ContainerId]) -> bool:
+        """Whether a container's rule may hold as some of a crowd that it counts have moved."""
+        return bool(moved) and container_id in self._others.get(container_id, ())
+
+    def due_as_moved(
+        self, newest: ContainerId, moved: Collection[ContainerId]
+    ) -> list[ContainerId]:
+        """Containers whose rules may hold, or break, as the newest one made these move."""
+        due = [newest] if self._is_of_crowd(newest, moved) else []
         for container_id, others in self._others.items() if moved else ():
             if container_id in moved or not others.isdisjoint(moved):
                 due.append(container_id)
@@ -120,5 +131,7 @@ def others_of(broken: Sequence[Restriction], books: Books) -> set[ContainerId]:
     found = ids_in_the_way(broken)
     for one in broken:
         if one.spread is not None:
-            found.update(books.affinity.residents.ids(one.spread.counted))
+            is_crowd = one.spread.counted.bit_count() > _COUNTED_MAX
+            ids = books.affinity.residents.ids(one.spread.counted)
+            found.update((one.owner_id,) if is_crowd else ids)
     return found

@@ -135,8 +135,7 @@ class _Look:
 
     def _few(self, level: Level, count: int) -> str:
         """The reason why containers, so many, cannot all be in domains of their own."""
-        usable = self._books.supply.usable.mask
-        domains = sum(1 for mask in self._books.domains.masks(level) if mask & usable)
+        domains = self._books.domains.indexes(level, self._eligible).bit_count()
         if count <= domains:
             return ""
         plural = "s" if domains != 1 else ""

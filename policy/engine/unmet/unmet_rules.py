@@ -142,8 +142,10 @@ class UnmetRules:
             if one.name not in before or one.is_told(earlier.unmet)
         ]
         self.tell_owners(self._roster.containers[container_id], broken)
-        decision = self._roster.decisions[container_id] = self.told(decision, broken)
-        return decision
+        texts = *earlier.unmet, *decision.unmet
+        told = self.told(decision, with_told_obstacles(broken, texts))
+        self._roster.decisions[container_id] = told
+        return told
 
     def note_displaced(self, containers: Iterable[ContainerId]) -> None:
         """Containers had to leave their places; they are looked at once all are told theirs."""
@@ -315,7 +317,7 @@ class UnmetRules:
                     due.update(dict.fromkeys([id_ for id_ in one.owners if id_ in concerned]))
         owners = filter(None, map(containers.get, concerned))
         due.update(dict.fromkeys(standing.spreads.counting(containers[newest], owners)))
-        return due | dict.fromkeys(self._concerns.due_as_moved(moved))
+        return due | dict.fromkeys(self._concerns.due_as_moved(newest, moved))
 
     def look_at_postponed(self, look: RuleLook | None = None) -> None:
         """Look again at those that the last newcomer did not wait for; see `look_at_due`."""

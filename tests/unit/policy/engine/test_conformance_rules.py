@@ -472,6 +472,34 @@ def test_22_a_domain_whose_cpus_are_all_none_for_the_container_is_not_spread_ove
     assert sorted(found) == nodes
 
 
+def test_16_who_has_isolated_and_shared_cpus_is_in_one_domain_if_it_fits_one() -> None:
+    """No domain has room at present: one has no isolated cpu left, the other too few to share."""
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G isolated:3,7")
+    isolated = {
+        "require-isolated-cpus.resource-policy.nri.io/pod": "true",
+        "prefer-shared-cpus.resource-policy.nri.io/pod": "false",
+    }
+    plain = {"prefer-isolated-cpus.resource-policy.nri.io/pod": "false"}
+    for name, cpu, node, annotations in (
+        ("first", 0.1, 0, {}),
+        ("second", 0.1, 1, {}),
+        ("isolated", 1, 0, isolated),
+        ("wide", 2, 1, plain),
+    ):
+        place = {"pool-name.pinfold.dev/pod": f"NUMA node #{node}"}
+        app = "friend" if cpu < 1 else ""
+        placed(engine, container_of(name, cpu, app=app, annotations={**annotations, **place}))
+    owner = container_of(
+        "owner",
+        1.95,
+        near(term("numa", "friend")),
+        fails=True,
+        is_guaranteed=True,
+        annotations=isolated,
+    )
+    assert reason(engine.create(owner)).startswith("required rules leave no room")
+
+
 def test_22_nobody_is_moved_to_where_spread_without_isolated_domains_would_be_uneven() -> None:
     engine = engine_of(ISOLATED_LAST)
 

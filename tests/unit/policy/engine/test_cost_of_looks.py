@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from pinfold.policy.books.books import Books
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Grant
+from pinfold.policy.placing.judging.judgement import Judgement
+from pinfold.policy.placing.judging.rule_look import RuleLook
 from tests.unit.counted_calls import count_calls
 from tests.unit.policy.engine.ruled_pods import (
     LASTING,
@@ -51,6 +53,32 @@ def test_a_resize_asks_where_those_are_whom_rules_keep_away_before_it_and_after_
     more = replace(resized.resources, cpu_request_milli=20)
     assert isinstance(engine.update(resized.id, more).result, Grant)
     assert len(asked) < 3 * many
+
+
+def test_nobody_of_a_crowd_that_is_spread_unevenly_is_looked_at_as_one_of_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:32G")
+    full = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+    engine.create(container_of("full", 4, annotations=full))
+    spread = {"topologySpread": [{**term("numa", "web"), "maxSkew": 1}]}
+    for number in range(70):
+        engine.create(container_of(f"web{number}", 0.01, spread, app="web"))
+    last = ContainerId("web69-main")
+    while engine.compact(last):
+        pass
+    assert engine.decisions[last].unmet
+    looked_at, judgement = list[ContainerId](), RuleLook.judgement
+
+    def counted(look: RuleLook, container_id: ContainerId) -> Judgement | None:
+        looked_at.append(container_id)
+        return judgement(look, container_id)
+
+    monkeypatch.setattr(RuleLook, "judgement", counted)
+    engine.remove(ContainerId("web0-main"))
+    while engine.compact(last):
+        pass
+    assert not looked_at
 
 
 def _asked_for(monkeypatch: pytest.MonkeyPatch) -> list[ContainerId]:

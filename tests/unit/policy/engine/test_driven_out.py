@@ -184,14 +184,17 @@ def test_who_can_be_nowhere_without_breaking_a_rule_breaks_no_other_one() -> Non
     engine.check()
 
 
-def test_whoever_drives_others_out_of_a_domain_spreads_over_it_alone() -> None:
+@pytest.mark.parametrize("many", [1, 70])
+def test_whoever_drives_others_out_of_a_domain_spreads_over_it_alone(many: int) -> None:
     """Before it came the domain held one that its rule counts, and another domain none."""
     engine = engine_of("socket:1 core:4 mem:4G")
     placed(engine, container_of("other", 1, app="other"))
-    placed(engine, sharer := container_of("sharer", 0.1, app="web"))
+    sharers = [container_of(f"sharer{number}", 0.01, app="web") for number in range(many)]
+    for one in sharers:
+        placed(engine, one)
     even = {"topologySpread": [{**term("core", "web"), "maxSkew": 1}]}
     assert placed(engine, owner := container_of("owner", 1, even, app="web")) == "2"
-    assert cpus(engine, sharer) == "3"
+    assert {cpus(engine, one) for one in sharers} == {"3"}
     assert engine.decisions[owner.id].unmet == ()
 
 

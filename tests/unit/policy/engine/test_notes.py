@@ -88,6 +88,15 @@ def test_spread_over_a_domain_of_isolated_cpus_is_told_of_who_may_have_those() -
     assert note.endswith("3 of them in its NUMA node, and 0 in another one")
 
 
+def test_a_domain_of_isolated_cpus_is_none_to_be_alone_in_on_shared_ones() -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G isolated:4-7")
+    alone = prefer(10, term("numa", "web"), is_anti=True)
+    placed(engine, container_of("one", 0.5, alone, app="web"))
+    placed(engine, two := container_of("two", 0.5, alone, app="web"))
+    (note,) = notes(engine, two)
+    assert note.endswith("with default/one/main (2 containers, 1 NUMA node)")
+
+
 def test_a_pool_that_is_not_the_preferred_one_is_told() -> None:
     engine = engine_of(PAIR)
     term_ = {"matchExpressions": [{"key": "numa", "operator": "In", "values": ["1"]}]}

@@ -91,6 +91,29 @@ def test_a_grace_period_that_is_longer_is_kept_to() -> None:
     assert attempts(due, engine, 0, 15_000) == [3600, 7200, 10_800, 14_400]
 
 
+def graced(engine: Engine, period: str) -> Engine:
+    """The engine after a reload with another grace period."""
+    config = engine_of(NODES, duringExecution={"gracePeriod": period}).config
+    return engine.reconfigured(config)[0]
+
+
+def test_a_grace_period_that_is_changed_counts_from_when_the_rule_was_broken() -> None:
+    engine, due = made(A, B), OwnersDue()
+    due.note({A.id: ("rule",)}, engine, 0)
+    # Owners are looked at in turn: at this look another one was.
+    due.note({}, graced(engine, "10m"), 5 * SECOND)
+    assert due.next(0) == 600 * SECOND
+    due.note({A.id: ("rule",)}, graced(engine, "10s"), 10 * SECOND)
+    assert due.due(10 * SECOND) == [A.id]
+
+
+def test_an_owner_that_stays_is_tried_as_soon_as_a_shorter_grace_period_allows() -> None:
+    engine, due = graced(made(A, B), "1h"), OwnersDue()
+    assert attempts(due, engine, 0, 3700) == [3600]
+    due.note({}, graced(engine, "10s"), 3700 * SECOND)
+    assert due.next(0) == 3630 * SECOND
+
+
 def ended(engine: Engine) -> Engine:
     engine.remove(B.id)
     return engine
@@ -98,6 +121,11 @@ def ended(engine: Engine) -> Engine:
 
 def shrunk(engine: Engine) -> Engine:
     engine.update(B.id, replace(B.resources, cpu_request_milli=100))
+    return engine
+
+
+def limited(engine: Engine) -> Engine:
+    engine.update(B.id, replace(B.resources, cpu_limit_milli=1000))
     return engine
 
 
@@ -126,6 +154,7 @@ def joined(engine: Engine) -> Engine:
     [
         pytest.param(ended, id="somebody has ended"),
         pytest.param(shrunk, id="somebody gives something back"),
+        pytest.param(limited, id="somebody has a limit, and as much as before"),
         pytest.param(reloaded, id="another configuration"),
         pytest.param(with_fewer_cpus, id="a cpu that nobody has gone offline"),
         pytest.param(labelled, id="other labels"),

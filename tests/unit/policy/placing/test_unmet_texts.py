@@ -150,6 +150,9 @@ def test_who_is_not_in_the_pool_that_it_names_is_told_what_that_was_short_of() -
     engine.create(later)
     engine.remove(later.id)
     assert engine.decisions[wide.id].unmet == (f"{told}, which was not free ({short})",)
+    # Nor does it where it changes itself, and stays outside.
+    two = replace(wide.resources, cpu_request_milli=2000, cpu_limit_milli=2000)
+    assert engine.update(wide.id, two).unmet == (f"{told}, which was not free ({short})",)
 
 
 def test_a_pool_that_is_not_free_for_the_rule_of_another_one_is_told_with_that_rule() -> None:

@@ -1,9 +1,12 @@
 """Which cpus may be used, which are reserved: amounts, sets, and what does not fit."""
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.cpus.picker import CpuPicker
+from pinfold.policy.model.container import ContainerId, QosClass
+from pinfold.policy.model.request import CpuType, Isolation, Request
 from pinfold.policy.pools.supply import Supply, read_supply
 from pinfold.policy.text.errors import ConfigError
 from pinfold.topology.made.spec import machine_from_spec
@@ -55,6 +58,37 @@ def test_isolated_cpus_are_those_of_the_kernel_that_are_available() -> None:
     assert str(supply(ISOLATED).isolated) == "2-3"
     assert str(supply(ISOLATED, "cpuset:2").isolated) == "3"
     assert str(supply(ISOLATED, "1", "exclude-cpuset:2").isolated) == "3"
+
+
+def request_of(exclusive: int, shared_milli: int, isolation: Isolation) -> Request:
+    return Request(
+        container_id=ContainerId("c"),
+        qos=QosClass.GUARANTEED,
+        exclusive=exclusive,
+        shared_milli=shared_milli,
+        isolation=isolation,
+    )
+
+
+SHARED = request_of(0, 500, Isolation.REQUIRED)
+FIRM = request_of(1, 0, Isolation.REQUIRED)
+
+
+@pytest.mark.parametrize(
+    ("request_", "cpus"),
+    [
+        pytest.param(SHARED, "1,4-7", id="shared cpus"),
+        pytest.param(request_of(1, 0, Isolation.NO), "1,4-7", id="its own, none isolated"),
+        pytest.param(request_of(1, 0, Isolation.PREFERRED), "1-7", id="isolated ones if any"),
+        pytest.param(FIRM, "2-3", id="isolated ones alone"),
+        pytest.param(request_of(1, 500, Isolation.REQUIRED), "1-7", id="isolated and shared ones"),
+        pytest.param(replace(FIRM, fallback=SHARED), "1-7", id="shared ones, if not isolated"),
+        pytest.param(replace(FIRM, fallback=FIRM), "2-3", id="fewer isolated ones, at worst"),
+        pytest.param(replace(SHARED, cpu_type=CpuType.RESERVED), "0", id="reserved ones"),
+    ],
+)
+def test_the_cpus_that_a_request_may_be_granted(request_: Request, cpus: str) -> None:
+    assert str(supply(ISOLATED).eligible(request_)) == cpus
 
 
 ERRORS = [
