@@ -7,6 +7,7 @@ from functools import partial
 from tests.bench.discovery import time_discovery
 from tests.bench.figure import Figure
 from tests.bench.hostile_creations import time_hostile_pods
+from tests.bench.hostile_crowds import time_crowds
 from tests.bench.hostile_rules import (
     glob_rules,
     joint_rules,
@@ -70,6 +71,13 @@ def benchmarks(
             text="as medium, all annotations never read before",
             samples=1000,
             take=partial(time_decisions, unread_percent=100),
+        ),
+        Benchmark(
+            name="decision-crowd",
+            size=replace(medium, containers=min(250, medium.containers)),
+            text="256 cpus, required rules of 4 apps at 4 levels, by chance",
+            samples=500,
+            take=time_crowds,
         ),
         Benchmark(
             name="affinity-product",

@@ -16,8 +16,8 @@ Words = Callable[[int], Mapping[str, str]]
 
 KEY: Final = "affinity.pinfold.dev/pod"
 RULES_MAX: Final = 32
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_LASTING: Final = "requiredDuringSchedulingRequiredDuringExecution"
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+LASTING: Final = "requiredDuringSchedulingRequiredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _LEVELS: Final = ("core", "l3", "numa", "socket")
 _NAMES: Final = ("pod.name", "pod.uid", "container.name", "pod.qos")
@@ -37,12 +37,12 @@ def terms(number: int, count: int, levels: tuple[str, ...] = ("core",)) -> list[
     return [term(levels[one % len(levels)], number, one) for one in range(count)]
 
 
-def apart(some: list[Term], field: str = _REQUIRED) -> Term:
+def apart(some: list[Term], field: str = REQUIRED) -> Term:
     """Required anti-affinity."""
     return {"podAntiAffinity": {field: some}}
 
 
-def near(some: list[Term], field: str = _REQUIRED) -> Term:
+def near(some: list[Term], field: str = REQUIRED) -> Term:
     """Required affinity."""
     return {"podAffinity": {field: some}}
 
@@ -145,7 +145,7 @@ def _both(number: int) -> Mapping[str, str]:
 
 def _lasting(number: int) -> Mapping[str, str]:
     some = terms(number, RULES_MAX, _LEVELS)
-    return text(near(some[::2], _LASTING), apart(some[1::2], _LASTING))
+    return text(near(some[::2], LASTING), apart(some[1::2], LASTING))
 
 
 def _equal(number: int) -> Mapping[str, str]:
