@@ -150,10 +150,10 @@ def keys_of(containers: Iterable[Container]) -> Mapping[str, str]:
 
 
 def violations(engine: Engine, runtime: Runtime) -> Iterator[str]:
-    """Every law the present state breaks, one sentence each."""
+    """Every law the present state breaks, one sentence each. O(containers), after each step."""
     owners: dict[int, str] = {}
     snapshot = engine.snapshot()
-    grants, asked = snapshot.grants, snapshot.memory.requests()
+    grants = snapshot.grants
     for container_id, grant in sorted(grants.items()):
         one = runtime.running.get(container_id)
         path = one.container.path if one else container_id
@@ -167,12 +167,25 @@ def violations(engine: Engine, runtime: Runtime) -> Iterator[str]:
         if all(one.pen != pen_id for one in grants.values()):
             yield f"{pen_id} has cpus {pen.exclusive} and no containers"
         owners.update(dict.fromkeys(pen.exclusive, pen_id))
-    exclusive = CpuSet.collect(owners)
+    exclusive = CpuSet.collect(owners).mask
+    open_to = _open_nodes(snapshot)
     for container_id, one in runtime.running.items():
         held = grants.get(container_id)
-        holder = container_id if held is None else held.held_as
-        nodes = snapshot.memory.open_to(asked[holder]) if holder in asked else NO_NODES
+        nodes = open_to.get(container_id if held is None else held.held_as, NO_NODES)
         yield from _violations_of(snapshot, runtime, one, held, exclusive, nodes)
+
+
+def _open_nodes(snapshot: Snapshot) -> Mapping[str, NodeSet]:
+    """The nodes whose memory containers and pens may have, by the id under which they hold some."""
+    memory = snapshot.memory
+    known: dict[bool, NodeSet] = {}
+    found: dict[str, NodeSet] = {}
+    for holder, request in memory.requests().items():
+        nodes = known.get(request.may_use_reserved)
+        if nodes is None:
+            nodes = known[request.may_use_reserved] = memory.open_to(request)
+        found[holder] = nodes
+    return found
 
 
 def _violations_of(
@@ -180,18 +193,19 @@ def _violations_of(
     runtime: Runtime,
     one: Running,
     grant: Grant | None,
-    exclusive: CpuSet,
+    exclusive: int,
     nodes: NodeSet,
 ) -> Iterator[str]:
+    # By masks, as everybody is looked at after each step: sets are made of what is wrong alone.
     path = one.container.path
     cpus, mems = runtime.effective_cpus(one), runtime.effective_mems(one)
-    if not cpus:
+    if not cpus.mask:
         yield f"{path} has no cpus"
-    if offline := cpus - runtime.machine.online:
-        yield f"{path} is told to use cpus {offline}, which are not online"
-    if absent := mems - runtime.numa_nodes:
-        yield f"{path} is told to use memory nodes {absent}, which do not exist"
-    if one.mems is not None and not one.mems:
+    if offline := cpus.mask & ~runtime.machine.online.mask:
+        yield f"{path} is told to use cpus {CpuSet(offline)}, which are not online"
+    if absent := mems.mask & ~runtime.numa_nodes.mask:
+        yield f"{path} is told to use memory nodes {NodeSet(absent)}, which do not exist"
+    if one.mems is not None and not one.mems.mask:
         yield f"{path} has no memory nodes"
     if grant is None:
         yield f"{path} runs and holds nothing"
@@ -200,9 +214,10 @@ def _violations_of(
     if told is not None and (told.cpus not in (None, cpus) or told.mems not in (None, mems)):
         yield f"{path} runs on {cpus} and memory {mems}, the policy believes otherwise: {told}"
     is_ours = snapshot.config.pin_memory and not grant.preserve_memory
-    if is_ours and (forbidden := mems - nodes):
-        yield f"{path} may use memory nodes {forbidden}, which are not for it"
+    if is_ours and (forbidden := mems.mask & ~nodes.mask):
+        yield f"{path} may use memory nodes {NodeSet(forbidden)}, which are not for it"
     if not snapshot.config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
         return
-    if taken := cpus & (exclusive - (grant.exclusive or grant.rest)):
-        yield f"{path} may run on cpus {taken}, which are exclusive to others"
+    own = grant.exclusive.mask or grant.rest.mask
+    if taken := cpus.mask & exclusive & ~own:
+        yield f"{path} may run on cpus {CpuSet(taken)}, which are exclusive to others"
