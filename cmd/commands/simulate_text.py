@@ -13,6 +13,8 @@ from .container_lines import cpus_text, natural_key, place_text, short_names
 
 _COLUMNS: Final = ("container", "pool", "cpus", "memory", "why")
 _MOVED_COLUMNS: Final = ("moved", "from", "to")
+_NOTED_MAX: Final = 4
+"""So many containers are named with a note that they share."""
 
 
 def table_text(result: ScenarioResult) -> str:
@@ -110,8 +112,7 @@ def _verdicts(result: ScenarioResult) -> Iterator[str]:
             weight_text(one, quality.scale) for one in (quality.score, quality.best_known)
         )
         yield f"  satisfied weight: {score}, the best known is {best}"
-    for container in result.containers.values():
-        yield from (f"  note: {_path(container)}: {note}" for note in container.notes)
+    yield from _note_lines(result)
     if result.expectations:
         holding = sum(one.holds for one in result.expectations)
         yield f"  {holding} of {len(result.expectations)} expectations hold"
@@ -127,6 +128,17 @@ def _verdicts(result: ScenarioResult) -> Iterator[str]:
         # What a container was refused for is said already.
         if remark.where != UNMET and not any(str(remark) in reason for reason in reasons):
             yield f"  {'advice' if remark.is_advice else 'problem'}: {remark}"
+
+
+def _note_lines(result: ScenarioResult) -> Iterator[str]:
+    """Notes, each with the first of the containers that have it: replicas may be thousands."""
+    noted: dict[str, list[str]] = {}
+    for container in result.containers.values():
+        for note in container.notes:
+            noted.setdefault(note, []).append(_path(container))
+    for note, paths in noted.items():
+        named, more = ", ".join(paths[:_NOTED_MAX]), len(paths) - _NOTED_MAX
+        yield f"  note: {named}{f' and {more} more' if more > 0 else ''}: {note}"
 
 
 def _unmet_lines(result: ScenarioResult) -> Iterator[str]:

@@ -149,6 +149,35 @@ spec: {containers: [{name: a}, {name: b}]}
     assert weight["score"] == weight["best_known"] > 0
 
 
+def test_a_note_that_replicas_share_is_told_once() -> None:
+    text = """
+apiVersion: v1
+kind: Pod
+metadata: {name: db, labels: {app: db}}
+spec: {containers: [{name: c}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 6
+  template:
+    metadata:
+      annotations:
+        affinity.pinfold.dev/pod: |
+          podAntiAffinity:
+            preferredDuringSchedulingIgnoredDuringExecution:
+            - weight: 4
+              podAffinityTerm: {labelSelector: {matchLabels: {app: db}}, topologyKey: numa}
+    spec: {containers: [{name: c}]}
+"""
+    result = run("-", "--machine", "socket:1 core:4 mem:1G", text=text)
+    notes = [one for one in result.stdout.splitlines() if one.startswith("  note: ")]
+    assert len(notes) == 1
+    replicas = ", ".join(f"default/web-{number}/c" for number in range(4))
+    assert notes[0].startswith(f"  note: {replicas} and 2 more: preferred anti-affinity at numa")
+
+
 def test_json_is_the_same_every_time(manifests: str) -> None:
     one, other = (run(manifests, "--machine", SPEC, "-o", "json").stdout for _ in range(2))
     assert one == other
