@@ -1,6 +1,6 @@
 """The results of scenarios as text for people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ...policy.engine.decision import UNMET
@@ -13,8 +13,8 @@ from .container_lines import cpus_text, natural_key, place_text, short_names
 
 _COLUMNS: Final = ("container", "pool", "cpus", "memory", "why")
 _MOVED_COLUMNS: Final = ("moved", "from", "to")
-_NOTED_MAX: Final = 4
-"""So many containers are named with a note that they share."""
+_NAMED_MAX: Final = 4
+"""So many containers are named with what is to be said of all of them."""
 
 
 def table_text(result: ScenarioResult) -> str:
@@ -137,8 +137,7 @@ def _note_lines(result: ScenarioResult) -> Iterator[str]:
         for note in container.notes:
             noted.setdefault(note, []).append(_path(container))
     for note, paths in noted.items():
-        named, more = ", ".join(paths[:_NOTED_MAX]), len(paths) - _NOTED_MAX
-        yield f"  note: {named}{f' and {more} more' if more > 0 else ''}: {note}"
+        yield f"  note: {_listed(paths)}: {note}"
 
 
 def _unmet_lines(result: ScenarioResult) -> Iterator[str]:
@@ -146,19 +145,43 @@ def _unmet_lines(result: ScenarioResult) -> Iterator[str]:
     names = {
         _path(one): {_rule_of(text) for text in one.unmet} for one in result.containers.values()
     }
-    lines: dict[str, None] = {}
+    present: dict[str, None] = {}
     for one in result.containers.values():
         for text in one.unmet:
             rule = _rule_of(text)
             # Told to whom it is about, too; its owner says with whom it does not hold.
-            owner = rule.rpartition(" of ")[2]
+            owner = _parted(rule)[1]
             if owner == _path(one) or rule not in names.get(owner, ()):
-                lines[f"  advice: unmet: {text}"] = None
-    yield from lines
-    present = set[str]().union(*names.values())
-    for remark in result.remarks:
-        if remark.where == UNMET and _rule_of(remark.what) not in present:
-            yield f"  advice: unmet for a while: {remark.what}"
+                present[text] = None
+    yield from _of_many("unmet", present)
+    known = set[str]().union(*names.values())
+    earlier = [one.what for one in result.remarks if one.where == UNMET]
+    yield from _of_many("unmet for a while", [one for one in earlier if _rule_of(one) not in known])
+
+
+def _of_many(what: str, texts: Iterable[str]) -> Iterator[str]:
+    """Texts about rules; where very many own the same one, those of the first owners."""
+    shown: dict[str, dict[str, list[str]]] = {}
+    for text in texts:
+        rule, owner = _parted(_rule_of(text))
+        shown.setdefault(rule, {}).setdefault(owner, []).append(text)
+    for rule, by_owner in shown.items():
+        owners = list(by_owner)
+        for owner in owners[:_NAMED_MAX]:
+            yield from (f"  advice: {what}: {text}" for text in by_owner[owner])
+        if others := owners[_NAMED_MAX:]:
+            yield f"  advice: {what}: {rule} of {_listed(others)}"
+
+
+def _listed(paths: Sequence[str]) -> str:
+    named, more = ", ".join(paths[:_NAMED_MAX]), len(paths) - _NAMED_MAX
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def _parted(rule: str) -> tuple[str, str]:
+    """A rule, and the container whose it is."""
+    text, _, owner = rule.rpartition(" of ")
+    return text, owner
 
 
 def _rule_of(text: str) -> str:

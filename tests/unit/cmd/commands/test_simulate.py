@@ -722,3 +722,15 @@ def test_each_rule_that_is_unmet_is_told_once_as_it_is_at_the_end(
     result = run(str(manifest), "--machine", "socket:1 numa:2 core:4 mem:1G")
     found = [line.strip() for line in result.stdout.splitlines() if "unmet" in line]
     assert found == [f"advice: {one}" for one in advice]
+
+
+def test_of_very_many_owners_of_a_rule_that_is_unmet_the_others_are_in_one_line() -> None:
+    rules = {f"s{number}": "podAntiAffinity s" for number in range(8)}
+    result = run("-", "--machine", "socket:1 core:16 mem:1G", text=pods_with(rules))
+    found = [line.strip() for line in result.stdout.splitlines() if "unmet" in line]
+    rule = "advice: unmet: anti-affinity at numa to app=s (affinity.pinfold.dev/pod:1) of"
+    assert all(line.startswith(f"{rule} default/s") for line in found)
+    owners = {line.removeprefix(f"{rule} ").partition(":")[0] for line in found[:-1]}
+    assert owners == {f"default/s{number}/c" for number in range(4)}
+    rest = ", ".join(f"default/s{number}/c" for number in range(4, 8))
+    assert found[-1] == f"{rule} {rest}"
