@@ -74,7 +74,7 @@ class BackgroundRebalance:
         made, stopped = 0, ""
         for number, move in enumerate(plan.moves):
             try:
-                step = move_container(
+                end = move_container(
                     self._daemon,
                     self._snapshot(),
                     move.container.id,
@@ -86,11 +86,13 @@ class BackgroundRebalance:
             except ControlRequestError as error:
                 stopped = str(error)
                 break
-            if not step.moved:
-                stopped = f"{step.container}: {step.reason}"
+            if end.is_made:
+                # The runtime may refuse it or be late: it is told again until it has it.
+                self._budget.spend(self._clock())
+            if not end.document.moved:
+                stopped = f"{end.document.container}: {end.document.reason}"
                 break
             made += 1
-            self._budget.spend(self._clock())
         about = {"stopped": stopped} if stopped else {}
         self._log.info(
             "%s", fields(event="rebalance", moves=made, planned=len(plan.moves), **about)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec import Struct
 
 from ...policy.engine.decision import Decision, rule_names
 from ...policy.engine.replacing.asked_move import AskedMove
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
 
 _POLICY_SECONDS: Final = 5.0
 _SETTLE_SECONDS: Final = 5.0
+
+
+class MoveEnd(Struct, frozen=True):
+    """The end that a move came to, as it is told, and whether the policy made it.
+
+    It may have although the kernel does not have it yet.
+    """
+
+    document: MoveDocument
+    is_made: bool
 
 
 def read_promised(text: str) -> tuple[PlannedMoveDocument, ...]:
@@ -47,7 +58,7 @@ def move_container(
     *,
     moves_exclusive: bool = False,
     promised: Sequence[PlannedMoveDocument] = (),
-) -> MoveDocument:
+) -> MoveEnd:
     """The end that a move came to, once the kernel has it or some seconds are over.
 
     `snapshot`: of this moment. `promised`: what a plan said of the move, and those after it that it
@@ -72,6 +83,7 @@ def move_container(
         or _broken_promise(snapshot, steps, moves_exclusive=moves_exclusive)
         or _rule_objection(snapshot, container)
     )
+    is_made = False
     if not reason:
         decision = daemon.plugin.owner.ask(
             "move",
@@ -83,16 +95,17 @@ def move_container(
         elif isinstance(decision.result, Refusal):
             reason = decision.result.reason
         else:
-            pool, pinning = decision.pool, decision.pinning
+            pool, pinning, is_made = decision.pool, decision.pinning, True
             daemon.plugin.actuator.settle(_SETTLE_SECONDS)
             reason = _unsettled(daemon, container_id, pinning)
-    return MoveDocument(
+    document = MoveDocument(
         container=container.path,
         moved=not reason,
         reason=reason or None,
         pool=pool,
         pin=pin_document(pinning),
     )
+    return MoveEnd(document, is_made)
 
 
 def _held_id(snapshot: Snapshot, shown_id: ContainerId) -> ContainerId:

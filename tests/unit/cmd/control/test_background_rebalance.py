@@ -141,3 +141,21 @@ def test_a_move_that_the_runtime_does_not_make_is_told(
     node.rebalance.look()
     (line,) = lines(caplog)
     assert "moves=0 planned=1 stopped=" in line
+
+
+def test_a_move_that_the_runtime_does_not_make_counts_in_the_budget(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told again until the runtime has it, and the next look would move another one."""
+    caplog.set_level(logging.INFO)
+    node = node_with(movesPerHour=1)
+    node.run_friends()
+    node.paper.runtime.broken_ids.update(map(node.paper.id_of, ("db", "web")))
+    node.rebalance.look()
+    node.paper.remove("db")
+    node.paper.remove("web")
+    node.run_friends("shop", "store")
+    assert not node.look("shop", "store")
+    assert len(lines(caplog)) == 1
+    node.now += HOUR
+    assert node.look("shop", "store")
