@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from ...nri.dispatch.owner import UnfinishedError
 from ...policy.engine.snapshot import Snapshot
 from ...policy.model.container import ContainerId
 from ...policy.model.grant import Grant
@@ -83,8 +84,11 @@ class BackgroundRebalance:
                     moves_exclusive=moves_exclusive,
                     promised=move_documents(needed_moves(plan.moves[number:])),
                 )
-            except ControlRequestError as error:
-                stopped = str(error)
+            except (ControlRequestError, TimeoutError) as error:
+                if isinstance(error, UnfinishedError):
+                    # It is made all the same, though later.
+                    self._budget.spend(self._clock())
+                stopped = f"{move.container.path}: {error}"
                 break
             if end.is_made:
                 # The runtime may refuse it or be late: it is told again until it has it.
