@@ -12,7 +12,7 @@ from pinfold.cmd.control.background_rebalance import BackgroundRebalance
 from pinfold.nri.dispatch.report import Happening, Updated
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
-from tests.unit.cmd.daemon.paper_node import LOG, PaperNode, burstable, config, fan
+from tests.unit.cmd.daemon.paper_node import LOG, PaperNode, burstable, config, fan, guaranteed
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:8G")
 HOUR = 3600.0
@@ -209,3 +209,30 @@ def test_a_policy_that_is_busy_between_two_moves_stops_the_rest_and_that_is_told
     assert "the policy is busy for more than 0.05 s" in line
     node.paper.settle()
     assert node.are_together() == 2
+
+
+def test_a_reload_that_switches_it_off_stops_the_moves_that_are_left(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    node = node_with(FOUR, movesPerHour=9)
+    node.run_pairs()
+    node.meanwhile = lambda: node.paper.daemon.reconfigure(config())
+    node.rebalance.look()
+    node.paper.settle()
+    assert lines(caplog) == [
+        'event=rebalance moves=1 planned=3 stopped="the configuration is another by now"'
+    ]
+    assert node.are_together() == 2
+
+
+def test_a_reload_has_it_look_again_at_what_no_move_was_worth(
+    node_with: Callable[..., Node],
+) -> None:
+    node = node_with(movesPerHour=1)
+    near, one = fan("web", "db"), guaranteed("web", 1000)
+    node.paper.run(replace(near, qos=one.qos, containers=one.containers), guaranteed("db", 1000))
+    assert not node.look()
+    more = {"movesPerHour": 1, "moveExclusive": True}
+    node.paper.daemon.reconfigure(config(rebalance=more))
+    assert node.look()
