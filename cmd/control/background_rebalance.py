@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Self
 
+from ...nri.dispatch.front import runtime_fault
 from ...nri.dispatch.owner import UnfinishedError
 from ...policy.configuration.config import Config
 from ...policy.configuration.moving_fields import RebalanceFields
@@ -58,7 +59,7 @@ class BackgroundRebalance:
         """Make the moves that are worth it and in the budget; none unless it is configured."""
         settings = self._daemon.engine.config.rebalance
         left = self._budget.left(settings.moves_per_hour, self._clock())
-        if not left:
+        if not left or runtime_fault(self._daemon.plugin):
             return
         try:
             snapshot, moves = self._snapshot(), min(left, _MOVES_AT_ONCE)

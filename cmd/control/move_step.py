@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
+from ...nri.dispatch.front import runtime_fault
 from ...policy.engine.decision import Decision, rule_names
 from ...policy.engine.replacing.asked_move import AskedMove
 from ...policy.engine.replacing.companies import own_objection
@@ -78,7 +79,8 @@ def move_container(
     steps, gone = _promised_steps(snapshot, container, pools, to_pool, promised)
     asked = steps[0].asked if steps else AskedMove(pools[to_pool], MovePurpose.WISHES)
     reason = (
-        _objection(snapshot, container, pool, from_pool, moves_exclusive=moves_exclusive)
+        runtime_fault(daemon.plugin)
+        or _objection(snapshot, container, pool, from_pool, moves_exclusive=moves_exclusive)
         or gone
         or _broken_promise(snapshot, steps, moves_exclusive=moves_exclusive)
         or _rule_objection(snapshot, container)

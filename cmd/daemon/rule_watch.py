@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from ...nri.dispatch.front import Front
+from ...nri.dispatch.front import Front, runtime_fault
 from ...nri.dispatch.report import Report, Unplaceable
 from ...policy.engine.engine import Engine
 from ...policy.engine.replacing.companies import company_of
@@ -47,8 +47,11 @@ class RuleWatch:
         self._budget = MoveBudget(_MINUTE)
 
     def look(self) -> None:
-        """Have the policy look at the rules, and move whose grace period is over."""
-        for container_id in (*self._to_plan,):
+        """Have the policy look at the rules, and move whose grace period is over.
+
+        Nobody is moved who would stay where it is, as its runtime is away.
+        """
+        for container_id in () if runtime_fault(self._plugin) else (*self._to_plan,):
             self._plan(container_id, self._to_plan.pop(container_id, ""))
         self._plugin.owner.submit("rules required during execution", self._look)
 
@@ -57,7 +60,7 @@ class RuleWatch:
         settings = events.policy.config.during_execution
         events.adjust("room that rules leave", events.policy.widen())
         self._due.note(events.look_at_rules(), events.policy, self._now)
-        due = self._due.due(self._now)
+        due = [] if runtime_fault(self._plugin) else self._due.due(self._now)
         for container_id in due[: self._budget.left(settings.moves_per_minute, now)]:
             # A turn for each: calls of the runtime come between.
             self._plugin.owner.submit("place anew", partial(self._move, container_id))

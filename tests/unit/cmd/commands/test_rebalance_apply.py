@@ -299,6 +299,13 @@ def test_a_move_that_the_runtime_does_not_make_stops_the_rest(node: AskedNode) -
     ]
 
 
+def test_a_move_is_not_made_while_the_runtime_is_away(node: AskedNode) -> None:
+    node.lose_runtime()
+    found = node.client.move(node.id_of("db"), "socket #0", "socket #1")
+    reason = "the runtime is not connected, or it did not tell what runs"
+    assert (found.moved, found.reason, found.pool) == (False, reason, "socket #0")
+
+
 class Relay:
     """A socket before a daemon's, at which something happens before the second question."""
 

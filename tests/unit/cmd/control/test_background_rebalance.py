@@ -236,3 +236,22 @@ def test_a_reload_has_it_look_again_at_what_no_move_was_worth(
     more = {"movesPerHour": 1, "moveExclusive": True}
     node.paper.daemon.reconfigure(config(rebalance=more))
     assert node.look()
+
+
+def test_nobody_is_moved_while_the_runtime_is_away(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody would be told, and the runtime's list of what runs undoes it."""
+    caplog.set_level(logging.INFO)
+    node = node_with(FOUR, movesPerHour=9)
+    node.run_pairs()
+    node.meanwhile = node.paper.lose_runtime
+    node.rebalance.look()
+    (line,) = lines(caplog)
+    assert 'moves=1 planned=3 stopped="default/db2/db2: the runtime is not connected' in line
+    node.rebalance.look()
+    assert len(lines(caplog)) == 1
+    node.paper.find_runtime()
+    assert node.are_together() == 2
+    node.rebalance.look()
+    assert node.are_together() == 4

@@ -2,7 +2,9 @@
 
 import json
 import logging
+import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +18,7 @@ from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 from pinfold.topology.made.spec import machine_from_spec
 from tests.unit.cmd.daemon.paper_node import PATIENT, config
+from tests.unit.nri.plugin.session_node import eventually
 
 LOG = logging.getLogger("test_rule_watch")
 GIB = 2**30
@@ -29,10 +32,12 @@ class Node:
     def __init__(self, **fields: object) -> None:
         self.now = 100.0
         self.runtime = EmbeddedRuntime(request_timeout_seconds=10.0)
+        self.is_down = False
+        """Whether the runtime takes no connection."""
         self.daemon = Daemon(
             NODES,
             config(**fields),
-            embedded_link(self.runtime),
+            replace(embedded_link(self.runtime), connect=self._connect),
             reports=(DecisionLog(LOG, "here"),),
             timing=PATIENT,
             clock=lambda: self.now,
@@ -96,8 +101,14 @@ class Node:
             assert self.daemon.plugin.settle()
 
     def node_of(self, name: str) -> int:
+        """The NUMA node of a container as its kernel has it."""
         (one,) = (each.id for each in self.runtime.containers.values() if each.name == name)
         return int(self.runtime.kernel[one].cpus) // 4
+
+    def _connect(self) -> socket.socket:
+        if self.is_down:
+            raise ConnectionRefusedError
+        return self.runtime.connect()
 
 
 @pytest.fixture(name="node_with")
@@ -318,3 +329,24 @@ def test_an_owner_goes_by_itself_once_its_follower_has_ended(
     node.pass_seconds(2 * RULES_SECONDS)
     assert node.node_of(main) != home
     assert lines(caplog, "degraded") == []
+
+
+def test_an_owner_is_not_moved_before_its_runtime_is_back(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = node_with()
+    node.run("first", "cache", 1)
+    web = node.run("web", "web", near="cache")
+    node.remove("first")
+    node.run("second", "cache", 3)
+    node.is_down = True
+    node.runtime.drop()
+    assert eventually(lambda: not node.daemon.plugin.wait_until_ready(0))
+    node.pass_seconds(2 * GRACE)
+    assert len(lines(caplog, "unmet")) == 1
+    assert lines(caplog, "replace") == []
+    node.is_down = False
+    assert node.daemon.plugin.wait_until_ready(20)
+    node.pass_seconds(RULES_SECONDS)
+    assert node.node_of(web) == 3
+    assert len(lines(caplog, "replace")) == 1
