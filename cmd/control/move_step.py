@@ -79,7 +79,8 @@ def move_container(
     steps, gone = _promised_steps(snapshot, container, pools, to_pool, promised)
     asked = steps[0].asked if steps else AskedMove(pools[to_pool], MovePurpose.WISHES)
     reason = (
-        runtime_fault(daemon.plugin)
+        ("the daemon is about to end" if daemon.is_stopping else "")
+        or runtime_fault(daemon.plugin)
         or _objection(snapshot, container, pool, from_pool, moves_exclusive=moves_exclusive)
         or gone
         or _broken_promise(snapshot, steps, moves_exclusive=moves_exclusive)

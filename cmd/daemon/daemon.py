@@ -161,6 +161,8 @@ class Daemon:
         """What kept decisions from being written, likewise."""
         self.audit = DriftAudit(self.plugin, self._report)
         self.rules = RuleWatch(self.plugin, self._report, clock)
+        self.is_stopping = False
+        """Whether the end is near: containers that run stay where they are."""
         self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)
 
     @property
@@ -237,9 +239,15 @@ class Daemon:
         first = fault.partition("\n")[0]
         self.last_reload = ReloadRecord(not fault, before if fault else time.time(), first)
 
+    def begin_stop(self) -> None:
+        """Make no more moves and do nothing more at a time; who waits for a runtime is let go."""
+        self.is_stopping = True
+        self.plugin.actuator.let_go()
+        self.timetable.stop()
+
     def stop(self) -> None:
         """Leave the runtime. Containers keep what they have."""
-        self.timetable.stop()
+        self.begin_stop()
         self.plugin.stop()
         self._thread.join()
 

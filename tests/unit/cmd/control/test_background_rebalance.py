@@ -255,3 +255,16 @@ def test_nobody_is_moved_while_the_runtime_is_away(
     assert node.are_together() == 2
     node.rebalance.look()
     assert node.are_together() == 4
+
+
+def test_a_daemon_that_is_about_to_end_moves_nobody_more(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    node = node_with(FOUR, movesPerHour=9)
+    node.run_pairs()
+    node.meanwhile = node.paper.daemon.begin_stop
+    node.rebalance.look()
+    (line,) = lines(caplog)
+    assert 'moves=1 planned=3 stopped="default/db2/db2: the daemon is about to end"' in line
+    assert node.are_together() == 2
