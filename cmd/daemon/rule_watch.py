@@ -15,6 +15,7 @@ from ...policy.engine.replacing.joint_replacement import (
     plan_together,
 )
 from ...policy.engine.replacing.owners_due import SECOND, OwnersDue
+from ...policy.engine.replacing.replacement import holds_where_it_is
 from ...policy.engine.snapshot import Snapshot
 from ...policy.model.container import ContainerId
 from ...policy.placing.judging.restriction import names_text
@@ -59,11 +60,20 @@ class RuleWatch:
         events, now = self._plugin.events, self._clock()
         settings = events.policy.config.during_execution
         events.adjust("room that rules leave", events.policy.widen())
-        self._due.note(events.look_at_rules(), events.policy, self._now)
+        self._note()
         due = [] if runtime_fault(self._plugin) else self._due.due(self._now)
         for container_id in due[: self._budget.left(settings.moves_per_minute, now)]:
             # A turn for each: calls of the runtime come between.
             self._plugin.owner.submit("place anew", partial(self._move, container_id))
+
+    def _note(self) -> None:
+        events = self._plugin.events
+        self._due.note(events.look_at_rules(), events.policy, self._now)
+
+    def _looked_again(self) -> Snapshot:
+        """A snapshot after another look at rules."""
+        self._note()
+        return self._plugin.events.policy.snapshot()
 
     def _move(self, container_id: ContainerId) -> None:
         """Move an owner by itself, or have it planned with whom it goes."""
@@ -74,18 +84,23 @@ class RuleWatch:
             self._to_plan.setdefault(container_id, "")
             return
         reason = self._make([JointStep(container_id)])
-        if reason and self._most > 1 and may_go_with_others(policy, container_id, reason):
+        if holds_where_it_is(reason):
+            # Another owner that was due went out of its way, or came to it.
+            self._due.forget(container_id)
+        elif reason and self._most > 1 and may_go_with_others(policy, container_id, reason):
             self._to_plan.setdefault(container_id, reason)
         else:
             self._tell(container_id, reason)
 
     def _plan(self, container_id: ContainerId, reason: str) -> None:
         """Plan where an owner goes with others. In no turn at the policy."""
-        policy = self._plugin.events.policy
         try:
-            snapshot = self._plugin.owner.look("where owners go together", policy.snapshot)
+            snapshot = self._plugin.owner.look("where owners go together", self._looked_again)
         except TimeoutError:
             # The policy is busy: it is due at the next look, too.
+            return
+        if container_id not in self._due:
+            # Its rules hold, as others have moved since it was tried by itself.
             return
         most = snapshot.config.during_execution.moves_per_minute
         steps = plan_together(snapshot, container_id, most)

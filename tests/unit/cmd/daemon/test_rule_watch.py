@@ -350,3 +350,38 @@ def test_an_owner_is_not_moved_before_its_runtime_is_back(
     node.pass_seconds(RULES_SECONDS)
     assert node.node_of(web) == 3
     assert len(lines(caplog, "replace")) == 1
+
+
+def test_an_owner_whose_rule_holds_since_another_went_is_not_told_to_stay(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both are due at one look, and either may go."""
+    node = node_with()
+    shards = [node.run(f"shard{number}", "shard", apart="shard") for number in range(5)]
+    homes = [node.node_of(one) for one in shards]
+    alone = next(one for one in shards if homes.count(node.node_of(one)) == 1)
+    node.remove(alone)
+    node.pass_seconds(2 * GRACE)
+    left = [one for one in shards if one != alone]
+    assert len({node.node_of(one) for one in left}) == 4
+    assert len(lines(caplog, "replace")) == 1
+    assert lines(caplog, "degraded") == []
+
+
+def test_an_owner_to_which_the_other_has_come_is_not_told_to_stay(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a restart half-way: the first of two that must be together is there already."""
+    node = node_with()
+    node.run("early", "side", 1)
+    main = node.run("main", "main", near="side", apart="wolf")
+    gone = ["early", *(node.run(f"full{number}", "full", 1) for number in range(2))]
+    gone.append(node.run("other", "main", 3))
+    node.run("wolf", "wolf", 3)
+    side = node.run("side", "side", near="main")
+    for one in gone:
+        node.remove(one)
+    assert (node.node_of(main), node.node_of(side)) == (1, 3)
+    node.pass_seconds(3 * GRACE)
+    assert node.node_of(main) == node.node_of(side)
+    assert lines(caplog, "degraded") == []
