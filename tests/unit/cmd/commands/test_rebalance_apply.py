@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import select
+import signal
 import socket
 import threading
 from collections.abc import Callable, Generator
@@ -314,15 +315,24 @@ class Relay:
         self._listener.bind(str(path))
         self._listener.listen()
         self._daemon, self._meanwhile = daemon, meanwhile
+        self._taken: list[socket.socket] = []
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> "Relay":
         self._thread.start()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._listener.close()
+        for one in self._taken:
+            one.close()
+
+    def take(self) -> None:
+        """Take the next client, and pass nothing on."""
+        client, _ = self._listener.accept()
+        self._taken.append(client)
 
     def _run(self) -> None:
         self._pass_on()
@@ -343,6 +353,24 @@ class Relay:
                     if not data:
                         return
                     others[one].sendall(data)
+
+
+def test_whoever_interrupts_it_is_told_what_was_done_until_then(
+    node: AskedNode, tmp_path: Path
+) -> None:
+    def interrupt() -> None:
+        relay.take()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    told = ["rebalance", "--apply", f"--machine={SPEC}", f"--control={tmp_path / 'relay'}"]
+    with Relay(tmp_path / "relay", node.path, interrupt) as relay:
+        run = CliRunner().invoke(main, told)
+    assert run.exit_code == 130, run.output
+    assert run.output.splitlines()[-2:] == [
+        "made: 0 moves of 1",
+        "stopped at default/db/db: interrupted while the daemon was asked for it — see with 'pinfold"
+        " status' where it is",
+    ]
 
 
 def end_container(node: AskedNode) -> None:
