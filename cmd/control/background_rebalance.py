@@ -14,7 +14,7 @@ from ...policy.model.container import Container, ContainerId
 from ...policy.model.grant import Grant
 from ...topology.model.machine import Machine
 from ..daemon.daemon import Daemon
-from ..daemon.move_budget import MoveBudget
+from ..daemon.live_moves import MoveBudget
 from ..report.log_fields import fields
 
 REBALANCE_SECONDS: Final = 300.0

@@ -209,7 +209,10 @@ def _move_unless_changed(
     """In the policy's turn: the move, or None where anybody came, went or moved since."""
     policy = daemon.engine
     is_same = policy.tree is snapshot.tree and dict(policy.grants) == dict(snapshot.grants)
-    return daemon.plugin.events.move(container_id, asked) if is_same else None
+    if not is_same:
+        return None
+    daemon.refused_moves.note(container_id, snapshot.pinnings.get(container_id))
+    return daemon.plugin.events.move(container_id, asked)
 
 
 def _unsettled(daemon: Daemon, container_id: ContainerId, wanted: Pinning) -> str:

@@ -19,7 +19,7 @@ from ...policy.engine.replacing.replacement import holds_where_it_is
 from ...policy.engine.snapshot import Snapshot
 from ...policy.model.container import ContainerId
 from ...policy.placing.judging.restriction import names_text
-from .move_budget import MoveBudget
+from .live_moves import MoveBudget, RefusedMoves
 
 RULES_SECONDS: Final = 5.0
 """Between two looks at rules that are required during execution."""
@@ -33,11 +33,16 @@ class RuleWatch:
     """
 
     def __init__(
-        self, plugin: Front, report: Report, clock: Callable[[], float] = time.monotonic
+        self,
+        plugin: Front,
+        report: Report,
+        clock: Callable[[], float] = time.monotonic,
+        refused_moves: RefusedMoves | None = None,
     ) -> None:
         """`clock`: seconds that never go back."""
         self._plugin = plugin
         self._report = report
+        self._refused_moves = refused_moves or RefusedMoves()
         self._clock = clock
         self._due = OwnersDue()
         self._to_plan: dict[ContainerId, str] = {}
@@ -55,6 +60,12 @@ class RuleWatch:
         for container_id in () if runtime_fault(self._plugin) else (*self._to_plan,):
             self._plan(container_id, self._to_plan.pop(container_id, ""))
         self._plugin.owner.submit("rules required during execution", self._look)
+
+    def refused(self, container_id: ContainerId, reason: str) -> None:
+        """Note that an owner stays as its runtime refused to move it. In a turn at the policy."""
+        self._note()
+        if container_id in self._due:
+            self._tell(container_id, f"the runtime refuses to move it: {reason}")
 
     def _look(self) -> None:
         events, now = self._plugin.events, self._clock()
@@ -138,6 +149,8 @@ class RuleWatch:
     def _make(self, steps: Sequence[JointStep]) -> str:
         """Make the moves until one is refused, for which reason; empty where none is."""
         for step in steps:
+            before = self._plugin.events.policy.pinning(step.container_id)
+            self._refused_moves.note(step.container_id, before)
             reason = self._plugin.events.place_anew(step)
             if reason is not None:
                 return reason

@@ -15,7 +15,7 @@ from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
-from pinfold.policy.model.container import QosClass, Resources
+from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.topology.made.spec import machine_from_spec
 from tests.unit.cmd.daemon.paper_node import PATIENT, config
 from tests.unit.nri.plugin.session_node import eventually
@@ -385,3 +385,34 @@ def test_an_owner_to_which_the_other_has_come_is_not_told_to_stay(
     node.pass_seconds(3 * GRACE)
     assert node.node_of(main) == node.node_of(side)
     assert lines(caplog, "degraded") == []
+
+
+def test_an_owner_that_the_runtime_refuses_to_move_keeps_its_cpus(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    """They would be given to others while it runs on them."""
+    node = node_with(duringExecution={"gracePeriod": "1s"})
+    node.run("first", "cache", 1)
+    web = node.run("web", "web", near="cache")
+    (web_id,) = (one.id for one in node.runtime.containers.values() if one.name == web)
+    home = node.runtime.kernel[web_id].cpus
+    node.remove("first")
+    node.run("second", "cache", 3)
+    node.runtime.broken_ids.add(web_id)
+    node.pass_seconds(2 * RULES_SECONDS)
+    assert len(lines(caplog, "replace")) == 1
+    assert eventually(lambda: bool(lines(caplog, "degraded")))
+    assert len(lines(caplog, "return")) == 1
+    grant = node.daemon.engine.grants[ContainerId(web_id)]
+    assert str(grant.exclusive) == home == node.runtime.kernel[web_id].cpus
+    (line,) = lines(caplog, "degraded")
+    assert 'reason="the runtime refuses to move it: UNKNOWN: failed to update resources"' in line
+    assert node.daemon.engine.decisions[ContainerId(web_id)].unmet
+    for number in range(3):
+        node.run(f"new{number}", "new", 1)
+    used = [one.cpus for one in node.runtime.kernel.values()]
+    assert len({*used}) == len(used)
+    node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+    node.runtime.broken_ids.clear()
+    node.pass_seconds(60)
+    assert node.node_of(web) == 3
