@@ -1,6 +1,7 @@
 """Looks after rules that are required during execution: their owners are moved where they hold."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -50,6 +51,8 @@ class RuleWatch:
 
         And why each stays by itself, if that was tried.
         """
+        self._refusals = Counter[ContainerId]()
+        """How often the runtime refused to move an owner: each time it was noted anew."""
         self._budget = MoveBudget(_MINUTE)
 
     def look(self) -> None:
@@ -64,8 +67,12 @@ class RuleWatch:
     def refused(self, container_id: ContainerId, reason: str) -> None:
         """Note that an owner stays as its runtime refused to move it. In a turn at the policy."""
         self._note()
+        grants = self._plugin.events.policy.grants
+        self._refusals = Counter({one: n for one, n in self._refusals.items() if one in grants})
         if container_id in self._due:
-            self._tell(container_id, f"the runtime refuses to move it: {reason}")
+            attempts = self._refusals[container_id]
+            self._tell(container_id, f"the runtime refuses to move it: {reason}", attempts)
+            self._refusals[container_id] += 1
 
     def _look(self) -> None:
         events, now = self._plugin.events, self._clock()
@@ -158,13 +165,16 @@ class RuleWatch:
             self._budget.spend(self._clock())
         return ""
 
-    def _tell(self, container_id: ContainerId, reason: str) -> None:
-        """Tell why an owner stays where it is; without a reason it does not."""
+    def _tell(self, container_id: ContainerId, reason: str, attempts: int = 0) -> None:
+        """Tell why an owner stays where it is; without a reason it does not.
+
+        `attempts`: how often it was tried in vain before it was noted.
+        """
         policy = self._plugin.events.policy
         container = policy.containers.get(container_id)
         if not reason or container is None:
             self._due.forget(container_id)
-        elif self._due.stays(container_id, reason, policy, self._now):
+        elif self._due.stays(container_id, reason, policy, self._now, attempts=attempts):
             told = Unplaceable(container, reason)
             self._plugin.owner.afterwards(lambda: self._report(told))
 

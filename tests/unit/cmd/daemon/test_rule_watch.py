@@ -416,3 +416,20 @@ def test_an_owner_that_the_runtime_refuses_to_move_keeps_its_cpus(
     node.runtime.broken_ids.clear()
     node.pass_seconds(60)
     assert node.node_of(web) == 3
+
+
+def test_an_owner_that_the_runtime_refuses_to_move_is_tried_more_and_more_rarely(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = node_with(duringExecution={"gracePeriod": "1s"})
+    node.run("first", "cache", 1)
+    web = node.run("web", "web", near="cache")
+    (web_id,) = (one.id for one in node.runtime.containers.values() if one.name == web)
+    node.remove("first")
+    node.run("second", "cache", 3)
+    node.runtime.broken_ids.add(web_id)
+    for times, seconds in ((1, 2 * RULES_SECONDS), (2, 8 * RULES_SECONDS), (2, 8 * RULES_SECONDS)):
+        node.pass_seconds(seconds)
+        assert len(lines(caplog, "replace")) == times
+        assert eventually(lambda: len(lines(caplog, "return")) == len(lines(caplog, "replace")))
+        node.daemon.plugin.owner.ask("it is over", lambda: None)
