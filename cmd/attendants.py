@@ -59,7 +59,11 @@ class Attendants:
             self._server.follow()
 
     def stop(self) -> None:
-        """End all of them, who asks the daemon first, and the daemon itself."""
+        """End all of them, who asks the daemon first, and the daemon itself.
+
+        Whatever is moved after the state was saved for the last time would not be in it.
+        """
+        self._daemon.begin_stop()
         if self._server is not None:
             self._server.stop()
         self._metrics.stop()

@@ -16,7 +16,7 @@ from ..report.escaped_text import escaped_for_encoding
 
 FAULT: Final = 1
 BAD_USAGE: Final = 2
-_INTERRUPTED: Final = 130
+INTERRUPTED: Final = 130
 _ESCAPES: Final = "pinfold.escapes"
 """The name in `codecs` of the handler for letters that an encoding lacks."""
 
@@ -86,7 +86,7 @@ class StatusCommand(click.Command):
         except OutputError as error:
             status = _output_lost(str(error))
         except (click.Abort, KeyboardInterrupt):
-            status = _INTERRUPTED
+            status = INTERRUPTED
         sys.exit(status if type(status) is int else 0)
 
 

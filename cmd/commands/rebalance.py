@@ -28,10 +28,14 @@ from ..report.console import table_lines
 from ..report.escaped_text import escaped
 from ..report.path_type import PathType
 from ..report.weight_text import weight_text
+from .exit_status import INTERRUPTED
 from .output_option import output_option
 from .saved_node import MachineOptions, cut_pods, saved_engine, saved_state
 
 _STOPPED: Final = 1
+_INTERRUPTION: Final = (
+    "interrupted while the daemon was asked for it — see with 'pinfold status' where it is"
+)
 _PURPOSES: Final[Mapping[MovePurpose, str]] = {
     MovePurpose.ASIDE: "goes for the sake of a move after it",
     MovePurpose.ONE_NUMA_NODE: "goes back to one NUMA node",
@@ -99,7 +103,7 @@ def command(
     )
     click.echo(_as_json(found, done) if output == "json" else _as_text(found, done, budget))
     if done is not None and done.stopped:
-        raise click.exceptions.Exit(_STOPPED)
+        raise click.exceptions.Exit(INTERRUPTED if done.is_interrupted else _STOPPED)
 
 
 class _Applied(Struct, frozen=True):
@@ -107,6 +111,8 @@ class _Applied(Struct, frozen=True):
 
     moves: int
     stopped: str = ""
+    is_interrupted: bool = False
+    """Whether that was whoever asked for them."""
 
 
 def _applied(
@@ -125,6 +131,9 @@ def _applied(
         except ControlError as error:
             # It ended, or the daemon did. Whoever asked is owed what was done until then.
             return _Applied(count, f"{move.container.path}: {error}")
+        except KeyboardInterrupt:
+            stopped = f"{move.container.path}: {_INTERRUPTION}"
+            return _Applied(count, stopped, is_interrupted=True)
         if not made.moved:
             return _Applied(count, f"{made.container}: {made.reason}")
     return _Applied(len(plan.moves))

@@ -2,14 +2,19 @@
 
 import logging
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, Self
 
+from ...nri.dispatch.front import runtime_fault
+from ...nri.dispatch.owner import UnfinishedError
+from ...policy.configuration.config import Config
+from ...policy.configuration.moving_fields import RebalanceFields
 from ...policy.engine.snapshot import Snapshot
-from ...policy.model.container import ContainerId
+from ...policy.model.container import Container, ContainerId
 from ...policy.model.grant import Grant
+from ...topology.model.machine import Machine
 from ..daemon.daemon import Daemon
-from ..daemon.move_budget import MoveBudget
+from ..daemon.live_moves import MoveBudget
 from ..report.log_fields import fields
 
 REBALANCE_SECONDS: Final = 300.0
@@ -19,6 +24,21 @@ _POLICY_SECONDS: Final = 2.0
 _MOVES_AT_ONCE: Final = 4
 _SEARCH_STEPS: Final = 20_000
 """Less than a second: the plan is made in the daemon, beside the thread that answers."""
+
+
+class _Node(NamedTuple):
+    """What a plan depends on, at one moment."""
+
+    config: Config
+    machine: Machine
+    grants: Mapping[ContainerId, Grant]
+    containers: Mapping[ContainerId, Container]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Self:
+        """That of a snapshot. O(containers)."""
+        grants, containers = dict(snapshot.grants), dict(snapshot.containers)
+        return cls(snapshot.config, snapshot.machine, grants, containers)
 
 
 class BackgroundRebalance:
@@ -32,19 +52,19 @@ class BackgroundRebalance:
         self._log = log
         self._clock = clock
         self._budget = MoveBudget(_HOUR)
-        self._settled: tuple[dict[ContainerId, Grant], int] | None = None
-        """The grants in which no move was worth it, and how many might have been made."""
+        self._settled: tuple[_Node, int] | None = None
+        """The node on which no move was worth it, and how many might have been made."""
 
     def look(self) -> None:
         """Make the moves that are worth it and in the budget; none unless it is configured."""
         settings = self._daemon.engine.config.rebalance
         left = self._budget.left(settings.moves_per_hour, self._clock())
-        if not left:
+        if not left or runtime_fault(self._daemon.plugin):
             return
         try:
             snapshot, moves = self._snapshot(), min(left, _MOVES_AT_ONCE)
             if not self._is_settled(snapshot, moves):
-                self._rebalance(snapshot, moves, moves_exclusive=settings.move_exclusive)
+                self._rebalance(snapshot, moves, settings)
         except TimeoutError:
             # The policy is busy: there is a next time.
             self._log.debug("%s", fields(event="rebalance", stopped="the policy is busy"))
@@ -53,10 +73,10 @@ class BackgroundRebalance:
         """Whether so many moves are known to be for nothing: some go together, or not at all."""
         if self._settled is None:
             return False
-        grants, most = self._settled
-        return moves <= most and dict(snapshot.grants) == grants
+        node, most = self._settled
+        return moves <= most and _Node.of(snapshot) == node
 
-    def _rebalance(self, snapshot: Snapshot, moves: int, *, moves_exclusive: bool) -> None:
+    def _rebalance(self, snapshot: Snapshot, moves: int, settings: RebalanceFields) -> None:
         # Most nodes never rebalance, and need not have it in memory.
         from ...policy.engine.rebalance.plan import RebalanceBudget, rebalance
         from ...policy.engine.rebalance.promise import needed_moves
@@ -65,32 +85,41 @@ class BackgroundRebalance:
         from .move_step import move_container
 
         limits = RebalanceBudget(
-            moves=moves, moves_exclusive=moves_exclusive, search_steps=_SEARCH_STEPS
+            moves=moves, moves_exclusive=settings.move_exclusive, search_steps=_SEARCH_STEPS
         )
         plan = rebalance(snapshot, limits)
         if not plan.moves:
-            self._settled = dict(snapshot.grants), moves
+            self._settled = _Node.of(snapshot), moves
             return
         made, stopped = 0, ""
         for number, move in enumerate(plan.moves):
+            if self._daemon.engine.config.rebalance != settings:
+                # It may be switched off by now.
+                stopped = "the configuration is another by now"
+                break
             try:
-                step = move_container(
+                end = move_container(
                     self._daemon,
                     self._snapshot(),
                     move.container.id,
                     move.before.pool,
                     move.after.pool,
-                    moves_exclusive=moves_exclusive,
+                    moves_exclusive=settings.move_exclusive,
                     promised=move_documents(needed_moves(plan.moves[number:])),
                 )
-            except ControlRequestError as error:
-                stopped = str(error)
+            except (ControlRequestError, TimeoutError) as error:
+                if isinstance(error, UnfinishedError):
+                    # It is made all the same, though later.
+                    self._budget.spend(self._clock())
+                stopped = f"{move.container.path}: {error}"
                 break
-            if not step.moved:
-                stopped = f"{step.container}: {step.reason}"
+            if end.is_made:
+                # The runtime may refuse it or be late: it is told again until it has it.
+                self._budget.spend(self._clock())
+            if not end.document.moved:
+                stopped = f"{end.document.container}: {end.document.reason}"
                 break
             made += 1
-            self._budget.spend(self._clock())
         about = {"stopped": stopped} if stopped else {}
         self._log.info(
             "%s", fields(event="rebalance", moves=made, planned=len(plan.moves), **about)

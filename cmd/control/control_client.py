@@ -191,8 +191,8 @@ class ControlClient:
 
     def _left(self, reason: str) -> ControlError:
         return ControlError(
-            f"{self._path}: the daemon closed the connection ({reason}) — may this user ask? see"
-            " its log"
+            f"{self._path}: the daemon closed the connection ({reason}) — does it still run, and"
+            " may this user ask? see its log"
         )
 
     def _late(self) -> ControlError:

@@ -198,17 +198,16 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
         promised: str,
     ) -> bytes:
         """The end that a move came to. Raises `ControlRequestError`, `TimeoutError`."""
-        return _encoded(
-            move_container(
-                self.daemon,
-                self._snapshot("move"),
-                container_id,
-                from_pool,
-                to_pool,
-                moves_exclusive=moves_exclusive,
-                promised=read_promised(promised),
-            )
+        end = move_container(
+            self.daemon,
+            self._snapshot("move"),
+            container_id,
+            from_pool,
+            to_pool,
+            moves_exclusive=moves_exclusive,
+            promised=read_promised(promised),
         )
+        return _encoded(end.document)
 
     def plan(self, moves: int | None, *, moves_exclusive: bool) -> bytes:
         """The moves that are worth it. Raises `ControlRequestError`, `TimeoutError`."""

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec import Struct
 
+from ...nri.dispatch.front import runtime_fault
 from ...policy.engine.decision import Decision, rule_names
 from ...policy.engine.replacing.asked_move import AskedMove
 from ...policy.engine.replacing.companies import own_objection
@@ -24,6 +26,16 @@ if TYPE_CHECKING:
 
 _POLICY_SECONDS: Final = 5.0
 _SETTLE_SECONDS: Final = 5.0
+
+
+class MoveEnd(Struct, frozen=True):
+    """The end that a move came to, as it is told, and whether the policy made it.
+
+    It may have although the kernel does not have it yet.
+    """
+
+    document: MoveDocument
+    is_made: bool
 
 
 def read_promised(text: str) -> tuple[PlannedMoveDocument, ...]:
@@ -47,7 +59,7 @@ def move_container(
     *,
     moves_exclusive: bool = False,
     promised: Sequence[PlannedMoveDocument] = (),
-) -> MoveDocument:
+) -> MoveEnd:
     """The end that a move came to, once the kernel has it or some seconds are over.
 
     `snapshot`: of this moment. `promised`: what a plan said of the move, and those after it that it
@@ -67,11 +79,14 @@ def move_container(
     steps, gone = _promised_steps(snapshot, container, pools, to_pool, promised)
     asked = steps[0].asked if steps else AskedMove(pools[to_pool], MovePurpose.WISHES)
     reason = (
-        _objection(snapshot, container, pool, from_pool, moves_exclusive=moves_exclusive)
+        ("the daemon is about to end" if daemon.is_stopping else "")
+        or runtime_fault(daemon.plugin)
+        or _objection(snapshot, container, pool, from_pool, moves_exclusive=moves_exclusive)
         or gone
         or _broken_promise(snapshot, steps, moves_exclusive=moves_exclusive)
         or _rule_objection(snapshot, container)
     )
+    is_made = False
     if not reason:
         decision = daemon.plugin.owner.ask(
             "move",
@@ -83,16 +98,17 @@ def move_container(
         elif isinstance(decision.result, Refusal):
             reason = decision.result.reason
         else:
-            pool, pinning = decision.pool, decision.pinning
+            pool, pinning, is_made = decision.pool, decision.pinning, True
             daemon.plugin.actuator.settle(_SETTLE_SECONDS)
             reason = _unsettled(daemon, container_id, pinning)
-    return MoveDocument(
+    document = MoveDocument(
         container=container.path,
         moved=not reason,
         reason=reason or None,
         pool=pool,
         pin=pin_document(pinning),
     )
+    return MoveEnd(document, is_made)
 
 
 def _held_id(snapshot: Snapshot, shown_id: ContainerId) -> ContainerId:
@@ -193,7 +209,10 @@ def _move_unless_changed(
     """In the policy's turn: the move, or None where anybody came, went or moved since."""
     policy = daemon.engine
     is_same = policy.tree is snapshot.tree and dict(policy.grants) == dict(snapshot.grants)
-    return daemon.plugin.events.move(container_id, asked) if is_same else None
+    if not is_same:
+        return None
+    daemon.refused_moves.note(container_id, snapshot.pinnings.get(container_id))
+    return daemon.plugin.events.move(container_id, asked)
 
 
 def _unsettled(daemon: Daemon, container_id: ContainerId, wanted: Pinning) -> str:

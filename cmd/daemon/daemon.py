@@ -28,6 +28,7 @@ from .cold_starts import ColdStarts
 from .drift_audit import DriftAudit
 from .first_service import FirstService
 from .heartbeat import Heartbeat
+from .live_moves import RefusedMoves
 from .reload_record import ReloadRecord
 from .rule_watch import RuleWatch
 from .sd_notify import Notifier
@@ -126,9 +127,11 @@ class Daemon:
         self._as_found = as_found or _as_it_is
         self.timetable = Timetable(lambda what, error: self._report(Crashed(what, error)), clock)
         self.tally = Tally()
-        cold_starts = ColdStarts(self.timetable)
+        cold_starts, self.refused_moves = ColdStarts(self.timetable), RefusedMoves()
         self.first_service = FirstService(self.timetable)
-        self._report = Fanout((self.tally, cold_starts, self.first_service, *reports))
+        self._report = Fanout(
+            (self.tally, cold_starts, self.refused_moves, self.first_service, *reports)
+        )
         self.commands: Final = CommandQueue()
         policy, memory = Engine(self._as_found(machine), config), memory_bytes(machine)
         self.plugin: Front
@@ -160,7 +163,10 @@ class Daemon:
         self.history_fault: Callable[[], str] = str
         """What kept decisions from being written, likewise."""
         self.audit = DriftAudit(self.plugin, self._report)
-        self.rules = RuleWatch(self.plugin, self._report, clock)
+        self.rules = RuleWatch(self.plugin, self._report, clock, self.refused_moves)
+        self.refused_moves.start(self.plugin, self.rules.refused)
+        self.is_stopping = False
+        """Whether the end is near: containers that run stay where they are."""
         self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)
 
     @property
@@ -237,9 +243,15 @@ class Daemon:
         first = fault.partition("\n")[0]
         self.last_reload = ReloadRecord(not fault, before if fault else time.time(), first)
 
+    def begin_stop(self) -> None:
+        """Make no more moves and do nothing more at a time; who waits for a runtime is let go."""
+        self.is_stopping = True
+        self.plugin.actuator.let_go()
+        self.timetable.stop()
+
     def stop(self) -> None:
         """Leave the runtime. Containers keep what they have."""
-        self.timetable.stop()
+        self.begin_stop()
         self.plugin.stop()
         self._thread.join()
 

@@ -1,11 +1,12 @@
 """Looks after rules that are required during execution: their owners are moved where they hold."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from ...nri.dispatch.front import Front
+from ...nri.dispatch.front import Front, runtime_fault
 from ...nri.dispatch.report import Report, Unplaceable
 from ...policy.engine.engine import Engine
 from ...policy.engine.replacing.companies import company_of
@@ -15,10 +16,11 @@ from ...policy.engine.replacing.joint_replacement import (
     plan_together,
 )
 from ...policy.engine.replacing.owners_due import SECOND, OwnersDue
+from ...policy.engine.replacing.replacement import holds_where_it_is
 from ...policy.engine.snapshot import Snapshot
 from ...policy.model.container import ContainerId
 from ...policy.placing.judging.restriction import names_text
-from .move_budget import MoveBudget
+from .live_moves import MoveBudget, RefusedMoves
 
 RULES_SECONDS: Final = 5.0
 """Between two looks at rules that are required during execution."""
@@ -32,11 +34,16 @@ class RuleWatch:
     """
 
     def __init__(
-        self, plugin: Front, report: Report, clock: Callable[[], float] = time.monotonic
+        self,
+        plugin: Front,
+        report: Report,
+        clock: Callable[[], float] = time.monotonic,
+        refused_moves: RefusedMoves | None = None,
     ) -> None:
         """`clock`: seconds that never go back."""
         self._plugin = plugin
         self._report = report
+        self._refused_moves = refused_moves or RefusedMoves()
         self._clock = clock
         self._due = OwnersDue()
         self._to_plan: dict[ContainerId, str] = {}
@@ -44,23 +51,47 @@ class RuleWatch:
 
         And why each stays by itself, if that was tried.
         """
+        self._refusals = Counter[ContainerId]()
+        """How often the runtime refused to move an owner: each time it was noted anew."""
         self._budget = MoveBudget(_MINUTE)
 
     def look(self) -> None:
-        """Have the policy look at the rules, and move whose grace period is over."""
-        for container_id in (*self._to_plan,):
+        """Have the policy look at the rules, and move whose grace period is over.
+
+        Nobody is moved who would stay where it is, as its runtime is away.
+        """
+        for container_id in () if runtime_fault(self._plugin) else (*self._to_plan,):
             self._plan(container_id, self._to_plan.pop(container_id, ""))
         self._plugin.owner.submit("rules required during execution", self._look)
+
+    def refused(self, container_id: ContainerId, reason: str) -> None:
+        """Note that an owner stays as its runtime refused to move it. In a turn at the policy."""
+        self._note()
+        grants = self._plugin.events.policy.grants
+        self._refusals = Counter({one: n for one, n in self._refusals.items() if one in grants})
+        if container_id in self._due:
+            attempts = self._refusals[container_id]
+            self._tell(container_id, f"the runtime refuses to move it: {reason}", attempts)
+            self._refusals[container_id] += 1
 
     def _look(self) -> None:
         events, now = self._plugin.events, self._clock()
         settings = events.policy.config.during_execution
         events.adjust("room that rules leave", events.policy.widen())
-        self._due.note(events.look_at_rules(), events.policy, self._now)
-        due = self._due.due(self._now)
+        self._note()
+        due = [] if runtime_fault(self._plugin) else self._due.due(self._now)
         for container_id in due[: self._budget.left(settings.moves_per_minute, now)]:
             # A turn for each: calls of the runtime come between.
             self._plugin.owner.submit("place anew", partial(self._move, container_id))
+
+    def _note(self) -> None:
+        events = self._plugin.events
+        self._due.note(events.look_at_rules(), events.policy, self._now)
+
+    def _looked_again(self) -> Snapshot:
+        """A snapshot after another look at rules."""
+        self._note()
+        return self._plugin.events.policy.snapshot()
 
     def _move(self, container_id: ContainerId) -> None:
         """Move an owner by itself, or have it planned with whom it goes."""
@@ -71,18 +102,23 @@ class RuleWatch:
             self._to_plan.setdefault(container_id, "")
             return
         reason = self._make([JointStep(container_id)])
-        if reason and self._most > 1 and may_go_with_others(policy, container_id, reason):
+        if holds_where_it_is(reason):
+            # Another owner that was due went out of its way, or came to it.
+            self._due.forget(container_id)
+        elif reason and self._most > 1 and may_go_with_others(policy, container_id, reason):
             self._to_plan.setdefault(container_id, reason)
         else:
             self._tell(container_id, reason)
 
     def _plan(self, container_id: ContainerId, reason: str) -> None:
         """Plan where an owner goes with others. In no turn at the policy."""
-        policy = self._plugin.events.policy
         try:
-            snapshot = self._plugin.owner.look("where owners go together", policy.snapshot)
+            snapshot = self._plugin.owner.look("where owners go together", self._looked_again)
         except TimeoutError:
             # The policy is busy: it is due at the next look, too.
+            return
+        if container_id not in self._due:
+            # Its rules hold, as others have moved since it was tried by itself.
             return
         most = snapshot.config.during_execution.moves_per_minute
         steps = plan_together(snapshot, container_id, most)
@@ -120,6 +156,8 @@ class RuleWatch:
     def _make(self, steps: Sequence[JointStep]) -> str:
         """Make the moves until one is refused, for which reason; empty where none is."""
         for step in steps:
+            before = self._plugin.events.policy.pinning(step.container_id)
+            self._refused_moves.note(step.container_id, before)
             reason = self._plugin.events.place_anew(step)
             if reason is not None:
                 return reason
@@ -127,13 +165,16 @@ class RuleWatch:
             self._budget.spend(self._clock())
         return ""
 
-    def _tell(self, container_id: ContainerId, reason: str) -> None:
-        """Tell why an owner stays where it is; without a reason it does not."""
+    def _tell(self, container_id: ContainerId, reason: str, attempts: int = 0) -> None:
+        """Tell why an owner stays where it is; without a reason it does not.
+
+        `attempts`: how often it was tried in vain before it was noted.
+        """
         policy = self._plugin.events.policy
         container = policy.containers.get(container_id)
         if not reason or container is None:
             self._due.forget(container_id)
-        elif self._due.stays(container_id, reason, policy, self._now):
+        elif self._due.stays(container_id, reason, policy, self._now, attempts=attempts):
             told = Unplaceable(container, reason)
             self._plugin.owner.afterwards(lambda: self._report(told))
 

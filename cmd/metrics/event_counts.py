@@ -20,6 +20,7 @@ from ...nri.dispatch.report import (
     Unapplied,
     Updated,
 )
+from ...policy.model.container import ContainerId
 from ...policy.model.grant import Grant
 from ...topology.model.machine import Machine
 from .domain_levels import DomainLevel
@@ -33,6 +34,8 @@ UNANNOUNCED: Final = "unannounced"
 REFUSED: Final = "refused"
 GRANTED: Final = "granted"
 _NEW: Final = ("create", "adopt")
+_MOVES: Final = ("move", "replace")
+"""Events of a running container that is told other cpus itself, beside those that change for it."""
 _UNCOUNTED_MAX: Final = 1024
 """Sets of cpus of placements whose alignment is worked out when somebody asks."""
 
@@ -166,7 +169,7 @@ class EventCounts:
 
     def _count_decision(self, decided: Decided) -> None:
         decision = decided.decision
-        self.updates[decided.event] += len(decision.changes)
+        self.updates[decided.event] += len(_told(decided))
         if decided.event == "adopt":
             self._unpinned[UNANNOUNCED] += 1
         if decided.event not in _NEW:
@@ -180,3 +183,9 @@ class EventCounts:
         cpus = decision.pinning.cpus
         if cpus is not None and (cpus.mask in self._uncounted or not self._is_full):
             self._uncounted[cpus.mask] += 1
+
+
+def _told(decided: Decided) -> set[ContainerId]:
+    """The containers that were told other cpus or memory by a decision."""
+    told = {one.container_id for one in decided.decision.changes}
+    return told | {decided.container.id} if decided.event in _MOVES else told

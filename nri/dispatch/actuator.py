@@ -85,6 +85,7 @@ class Actuator:
         self._is_suspect = False
         self._is_open = False
         self._is_closed = False
+        self._is_ending = False
         self._has_said_waiting = False
         self._is_echoed = False
         """Whether the updates under way raise events that ask about them."""
@@ -240,7 +241,14 @@ class Actuator:
         with self._lock:
             self._books.hurry()
             self._wake()
-            return self._changed.wait_for(self._is_settled, seconds)
+            self._changed.wait_for(lambda: self._is_ending or self._is_settled(), seconds)
+            return self._is_settled()
+
+    def let_go(self) -> None:
+        """Have nobody wait in `settle` from here on: the end is near."""
+        with self._lock:
+            self._is_ending = True
+            self._changed.notify_all()
 
     def _is_settled(self) -> bool:
         # Whoever waits for this does not want to wait for the time of the next check either.

@@ -1,10 +1,12 @@
 """A front: what stands between a runtime and the policy, as the rest of the daemon sees it."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
-from .actuator import Actuator
+from .actuator import SUSPECT, Actuator
 from .events import Events
 from .owner import Owner
+
+NOT_CONNECTED: Final = "the runtime is not connected, or it did not tell what runs"
 
 
 class Front(Protocol):
@@ -32,3 +34,10 @@ class Front(Protocol):
     def settle(self, seconds: float = 5.0) -> bool:
         """Whether all events so far were thought through and all updates sent in this time."""
         ...
+
+
+def runtime_fault(front: Front) -> str:
+    """The reason why a front's runtime makes no moves at present; empty where it does."""
+    if not front.wait_until_ready(0):
+        return NOT_CONNECTED
+    return SUSPECT if front.actuator.is_suspect else ""

@@ -33,7 +33,8 @@ class Decided(Struct, frozen=True, kw_only=True):
     """The policy placed, resized, adopted or refused a container."""
 
     event: str
-    """create, update, adopt, synchronize, move or replace; unmet where rules stopped holding."""
+    """create, update, adopt, synchronize, move or replace; unmet where rules stopped holding, and
+    return where a container stays as its runtime refuses to move it."""
     container: Container
     decision: Decision
     problems: tuple[Problem, ...] = ()

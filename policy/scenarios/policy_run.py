@@ -111,7 +111,7 @@ class PolicyRun:
                 advice = self.engine.snapshot().advice(engine.config)
                 answer = engine.synchronize(listing, advice)
             self.engine, self.is_started, self.managers = engine, True, step.managers
-            self._due = OwnersDue()
+            self._due, self._moves = OwnersDue(), []
             said = (*engine.warnings, runc_warning(self.machine), *step.managers.warnings())
             self.warnings = (*self.warnings, *filter(None, said))
             self._runtime.apply(answer.changes)

@@ -94,12 +94,17 @@ class OwnersDue:
         """Leave an owner for later that was not tried."""
         self._owners[container_id].when = until
 
-    def stays(self, container_id: ContainerId, reason: str, engine: Engine, now: int) -> bool:
-        """Note that an owner was tried in vain. Returns whether that has another reason by now."""
+    def stays(
+        self, container_id: ContainerId, reason: str, engine: Engine, now: int, *, attempts: int = 0
+    ) -> bool:
+        """Note that an owner was tried in vain. Returns whether that has another reason by now.
+
+        `attempts`: how often it was so before it was noted.
+        """
         if self._seen is None:
             self._seen = _Node.of(engine)
         owner = self._owners.setdefault(container_id, _DueOwner(now, 0))
-        least = max(owner.grace, _AGAIN)
+        least, owner.attempts = max(owner.grace, _AGAIN), max(owner.attempts, attempts)
         owner.when = now + max(least, min(least * 2**owner.attempts, _AGAIN_MOST))
         owner.attempts, owner.last = owner.attempts + 1, now
         is_other = owner.reason != reason

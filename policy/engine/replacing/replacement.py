@@ -33,6 +33,7 @@ from .party import Parties, Party
 
 _MENDED: Final = "it was moved to mend "
 _MUST_BE_WITH_IT: Final = " must be with it"
+_HOLDS: Final = "its rules hold where it is"
 _OUT_OF_THE_WAY: Final = "it was moved out of the way of "
 """The beginning of a note about a rule that others are still in the way of."""
 
@@ -127,7 +128,7 @@ def _nowhere_better(unmet: Sequence[str], others: Sequence[Restriction]) -> Fail
     reasons = "; ".join(unmet)
     if kept := wants_text(others):
         reasons += f"; where that would hold others do not: {kept}"
-    return _failure(f"no place is better: {reasons or 'its rules hold where it is'}")
+    return _failure(f"no place is better: {reasons or _HOLDS}")
 
 
 def _sought(
@@ -151,6 +152,11 @@ def _note(rule: Restriction, look: RuleLook) -> str:
     """
     is_broken = not rule.is_own and look.still_broken(rule.owner_id, (rule.unmet_text,))
     return f"{_OUT_OF_THE_WAY if is_broken else _MENDED}{rule.name}"
+
+
+def holds_where_it_is(reason: str) -> bool:
+    """Whether a container is not moved because its rules hold, as others have moved since."""
+    return reason.endswith(_HOLDS)
 
 
 def leaves_others_alone(reason: str) -> bool:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import select
+import signal
 import socket
 import threading
 from collections.abc import Callable, Generator
@@ -21,10 +22,14 @@ from pinfold.cmd.control.documents import MoveDocument
 from pinfold.cmd.control.heavy.plan_document import move_documents
 from pinfold.cmd.control.move_step import read_promised
 from pinfold.cmd.pinfold import main
+from pinfold.nri.dispatch.report import Unapplied
 from pinfold.policy.engine.rebalance.plan import RebalanceMove
 from pinfold.policy.engine.rebalance.plan import rebalance as planned
 from pinfold.policy.engine.rebalance.promise import NEEDED_MAX, needed_moves
+from pinfold.policy.model.pinning import Pinning
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
+from ...nri.plugin.session_node import eventually
 from ..control.asked_node import MACHINE, AskedNode
 from ..daemon.paper_node import burstable, fan, guaranteed
 
@@ -299,6 +304,53 @@ def test_a_move_that_the_runtime_does_not_make_stops_the_rest(node: AskedNode) -
     ]
 
 
+def test_a_move_that_the_runtime_does_not_make_is_taken_back(node: AskedNode) -> None:
+    db = node.id_of("db")
+    node.runtime.broken_ids.add(db)
+    assert rebalance(node, "--apply").exit_code == 1
+    assert eventually(lambda: pools(node)["db"] == "socket #0")
+    (found,) = (one for one in node.client.status().containers if one.id == db)
+    assert found.intended == found.kernel
+    node.runtime.broken_ids.clear()
+    node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+    assert rebalance(node, "--apply").exit_code == 0
+    assert (pools(node)["db"], node.cpus("db")) == ("socket #1", "4-7")
+
+
+def take_back(node: AskedNode, name: str, found: Pinning) -> None:
+    """Tell that the runtime refuses what a container was told, and where the kernel has it."""
+    container_id = node.id_of(name)
+    wanted = node.daemon.engine.pinning(container_id)
+    assert wanted is not None
+    node.daemon.refused_moves(Unapplied(container_id, wanted, found, "it cannot"))
+    node.daemon.plugin.owner.ask("it is over", lambda: None)
+
+
+def test_a_refused_move_is_not_taken_back_to_cpus_that_others_have_by_now(node: AskedNode) -> None:
+    node.runtime.broken_ids.add(node.id_of("db"))
+    assert rebalance(node, "--apply").exit_code == 1
+    node.run(guaranteed("calm", 1000))
+    assert node.grant("calm").exclusive <= CpuSet.of(1, 2, 3)
+    take_back(node, "db", Pinning(cpus=CpuSet.of(1, 2, 3), mems=NodeSet.of(0, 1)))
+    assert pools(node)["db"] == "socket #1"
+    assert node.daemon.engine.decisions[node.id_of("db")].decided_by == "rebalance"
+
+
+def test_what_another_program_did_to_a_container_after_its_move_is_no_refusal(
+    node: AskedNode,
+) -> None:
+    assert rebalance(node, "--apply").exit_code == 0
+    take_back(node, "db", Pinning(cpus=CpuSet.of(1, 2), mems=NodeSet.of(0, 1)))
+    assert pools(node)["db"] == "socket #1"
+
+
+def test_a_move_is_not_made_while_the_runtime_is_away(node: AskedNode) -> None:
+    node.lose_runtime()
+    found = node.client.move(node.id_of("db"), "socket #0", "socket #1")
+    reason = "the runtime is not connected, or it did not tell what runs"
+    assert (found.moved, found.reason, found.pool) == (False, reason, "socket #0")
+
+
 class Relay:
     """A socket before a daemon's, at which something happens before the second question."""
 
@@ -307,15 +359,25 @@ class Relay:
         self._listener.bind(str(path))
         self._listener.listen()
         self._daemon, self._meanwhile = daemon, meanwhile
+        self._taken: list[socket.socket] = []
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> "Relay":
         self._thread.start()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._listener.close()
+        for one in self._taken:
+            one.close()
+
+    def take(self) -> None:
+        """Take the next client once it has asked, and pass nothing on."""
+        client, _ = self._listener.accept()
+        client.recv(1)
+        self._taken.append(client)
 
     def _run(self) -> None:
         self._pass_on()
@@ -336,6 +398,24 @@ class Relay:
                     if not data:
                         return
                     others[one].sendall(data)
+
+
+def test_whoever_interrupts_it_is_told_what_was_done_until_then(
+    node: AskedNode, tmp_path: Path
+) -> None:
+    def interrupt() -> None:
+        relay.take()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    told = ["rebalance", "--apply", f"--machine={SPEC}", f"--control={tmp_path / 'relay'}"]
+    with Relay(tmp_path / "relay", node.path, interrupt) as relay:
+        run = CliRunner().invoke(main, told)
+    assert run.exit_code == 130, run.output
+    assert run.output.splitlines()[-2:] == [
+        "made: 0 moves of 1",
+        "stopped at default/db/db: interrupted while the daemon was asked for it — see with"
+        " 'pinfold status' where it is",
+    ]
 
 
 def end_container(node: AskedNode) -> None:

@@ -140,7 +140,7 @@ def test_a_server_that_says_nothing_is_waited_for_so_long(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (b"", r"the daemon closed the connection .* — may this user ask"),
+        (b"", r"the daemon closed the connection .* — does it still run, and may this user ask"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an answer of another version"),
     ],
     ids=["nothing", "another protocol"],

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -122,6 +123,22 @@ class PaperNode:
             self.keeper.stop()
             self.keeper = None
         self.daemon.stop()
+
+    def lose_runtime(self) -> None:
+        """Have the runtime end, with all its containers running on."""
+        self.is_down = True
+        self.runtime.drop()
+        deadline = time.monotonic() + 5
+        while self.daemon.plugin.wait_until_ready(0):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+    def find_runtime(self) -> None:
+        """Have the runtime come back, and wait until the daemon knows all that it has."""
+        self.is_down = False
+        assert self.runtime.wait_until_synchronized(20)
+        assert self.daemon.plugin.wait_until_ready(20)
+        self.settle()
 
     def settle(self) -> None:
         """Wait until every event was thought through and every update sent."""

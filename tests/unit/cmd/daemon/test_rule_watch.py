@@ -2,7 +2,9 @@
 
 import json
 import logging
+import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -13,9 +15,10 @@ from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
-from pinfold.policy.model.container import QosClass, Resources
+from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.topology.made.spec import machine_from_spec
 from tests.unit.cmd.daemon.paper_node import PATIENT, config
+from tests.unit.nri.plugin.session_node import eventually
 
 LOG = logging.getLogger("test_rule_watch")
 GIB = 2**30
@@ -29,10 +32,12 @@ class Node:
     def __init__(self, **fields: object) -> None:
         self.now = 100.0
         self.runtime = EmbeddedRuntime(request_timeout_seconds=10.0)
+        self.is_down = False
+        """Whether the runtime takes no connection."""
         self.daemon = Daemon(
             NODES,
             config(**fields),
-            embedded_link(self.runtime),
+            replace(embedded_link(self.runtime), connect=self._connect),
             reports=(DecisionLog(LOG, "here"),),
             timing=PATIENT,
             clock=lambda: self.now,
@@ -96,8 +101,14 @@ class Node:
             assert self.daemon.plugin.settle()
 
     def node_of(self, name: str) -> int:
+        """The NUMA node of a container as its kernel has it."""
         (one,) = (each.id for each in self.runtime.containers.values() if each.name == name)
         return int(self.runtime.kernel[one].cpus) // 4
+
+    def _connect(self) -> socket.socket:
+        if self.is_down:
+            raise ConnectionRefusedError
+        return self.runtime.connect()
 
 
 @pytest.fixture(name="node_with")
@@ -318,3 +329,107 @@ def test_an_owner_goes_by_itself_once_its_follower_has_ended(
     node.pass_seconds(2 * RULES_SECONDS)
     assert node.node_of(main) != home
     assert lines(caplog, "degraded") == []
+
+
+def test_an_owner_is_not_moved_before_its_runtime_is_back(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = node_with()
+    node.run("first", "cache", 1)
+    web = node.run("web", "web", near="cache")
+    node.remove("first")
+    node.run("second", "cache", 3)
+    node.is_down = True
+    node.runtime.drop()
+    assert eventually(lambda: not node.daemon.plugin.wait_until_ready(0))
+    node.pass_seconds(2 * GRACE)
+    assert len(lines(caplog, "unmet")) == 1
+    assert lines(caplog, "replace") == []
+    node.is_down = False
+    assert node.daemon.plugin.wait_until_ready(20)
+    node.pass_seconds(RULES_SECONDS)
+    assert node.node_of(web) == 3
+    assert len(lines(caplog, "replace")) == 1
+
+
+def test_an_owner_whose_rule_holds_since_another_went_is_not_told_to_stay(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both are due at one look, and either may go."""
+    node = node_with()
+    shards = [node.run(f"shard{number}", "shard", apart="shard") for number in range(5)]
+    homes = [node.node_of(one) for one in shards]
+    alone = next(one for one in shards if homes.count(node.node_of(one)) == 1)
+    node.remove(alone)
+    node.pass_seconds(2 * GRACE)
+    left = [one for one in shards if one != alone]
+    assert len({node.node_of(one) for one in left}) == 4
+    assert len(lines(caplog, "replace")) == 1
+    assert lines(caplog, "degraded") == []
+
+
+def test_an_owner_to_which_the_other_has_come_is_not_told_to_stay(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a restart half-way: the first of two that must be together is there already."""
+    node = node_with()
+    node.run("early", "side", 1)
+    main = node.run("main", "main", near="side", apart="wolf")
+    gone = ["early", *(node.run(f"full{number}", "full", 1) for number in range(2))]
+    gone.append(node.run("other", "main", 3))
+    node.run("wolf", "wolf", 3)
+    side = node.run("side", "side", near="main")
+    for one in gone:
+        node.remove(one)
+    assert (node.node_of(main), node.node_of(side)) == (1, 3)
+    node.pass_seconds(3 * GRACE)
+    assert node.node_of(main) == node.node_of(side)
+    assert lines(caplog, "degraded") == []
+
+
+def test_an_owner_that_the_runtime_refuses_to_move_keeps_its_cpus(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    """They would be given to others while it runs on them."""
+    node = node_with(duringExecution={"gracePeriod": "1s"})
+    node.run("first", "cache", 1)
+    web = node.run("web", "web", near="cache")
+    (web_id,) = (one.id for one in node.runtime.containers.values() if one.name == web)
+    home = node.runtime.kernel[web_id].cpus
+    node.remove("first")
+    node.run("second", "cache", 3)
+    node.runtime.broken_ids.add(web_id)
+    node.pass_seconds(2 * RULES_SECONDS)
+    assert len(lines(caplog, "replace")) == 1
+    assert eventually(lambda: bool(lines(caplog, "degraded")))
+    assert len(lines(caplog, "return")) == 1
+    grant = node.daemon.engine.grants[ContainerId(web_id)]
+    assert str(grant.exclusive) == home == node.runtime.kernel[web_id].cpus
+    (line,) = lines(caplog, "degraded")
+    assert 'reason="the runtime refuses to move it: UNKNOWN: failed to update resources"' in line
+    assert node.daemon.engine.decisions[ContainerId(web_id)].unmet
+    for number in range(3):
+        node.run(f"new{number}", "new", 1)
+    used = [one.cpus for one in node.runtime.kernel.values()]
+    assert len({*used}) == len(used)
+    node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+    node.runtime.broken_ids.clear()
+    node.pass_seconds(60)
+    assert node.node_of(web) == 3
+
+
+def test_an_owner_that_the_runtime_refuses_to_move_is_tried_more_and_more_rarely(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = node_with(duringExecution={"gracePeriod": "1s"})
+    node.run("first", "cache", 1)
+    web = node.run("web", "web", near="cache")
+    (web_id,) = (one.id for one in node.runtime.containers.values() if one.name == web)
+    node.remove("first")
+    node.run("second", "cache", 3)
+    node.runtime.broken_ids.add(web_id)
+    for times, seconds in ((1, 2 * RULES_SECONDS), (2, 8 * RULES_SECONDS), (2, 8 * RULES_SECONDS)):
+        node.pass_seconds(seconds)
+        assert len(lines(caplog, "replace")) == times
+        assert eventually(lambda: len(lines(caplog, "return")) == len(lines(caplog, "replace")))
+        node.daemon.plugin.owner.ask("it is over", lambda: None)

@@ -25,7 +25,9 @@ from pinfold.nri.dispatch.report import (
     Outcome,
     Reconfigured,
 )
+from pinfold.policy.engine.replacing.asked_move import AskedMove
 from pinfold.policy.manifests.manifest import parse_manifests
+from pinfold.policy.model.move_purpose import MovePurpose
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
@@ -103,6 +105,21 @@ def test_satisfied_weight_is_that_of_containers_that_are_where_they_wish(
     (shop,) = parse_manifests(SHOP, "shop.yaml")
     node.run(shop)
     assert weight() == {(): 5.0}
+
+
+def test_who_is_moved_counts_among_those_that_were_told_other_cpus(
+    node: PaperNode, counts: EventCounts
+) -> None:
+    node.run(burstable("side", 100))
+    events, here = node.daemon.plugin.events, node.grant("side").pool_id
+    leaves = (one.id for one in events.policy.tree.pools if not one.children)
+    (there,) = (one for one in leaves if one != here)
+    asked = AskedMove(there, MovePurpose.WISHES)
+    node.daemon.plugin.owner.ask("move", lambda: events.move(node.id_of("side"), asked))
+    node.settle()
+    assert node.grant("side").pool_id == there
+    told = values(daemon_families(look(node, counts)))["pinfold_cpuset_updates_total"]
+    assert told["move",] == 1
 
 
 def test_placements_alignment_and_updates_are_counted(node: PaperNode, counts: EventCounts) -> None:

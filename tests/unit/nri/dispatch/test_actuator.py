@@ -203,6 +203,21 @@ def test_nothing_is_settled_before_the_thread_has_looked(bench: Bench) -> None:
         sys.setswitchinterval(interval)
 
 
+def test_whoever_waits_until_all_is_settled_is_let_go_at_the_end(bench: Bench) -> None:
+    bench.run(A, pinned(0))
+    bench.runtime.answers.clear()
+    bench.actuator.want({A: pinned(1)})
+    bench.wait(lambda: bench.runtime.sent)
+    found: list[bool] = []
+    waiting = threading.Thread(target=lambda: found.append(bench.actuator.settle(60)))
+    waiting.start()
+    bench.actuator.let_go()
+    waiting.join(20)
+    assert found == [False]
+    bench.runtime.answers.set()
+    bench.wait(lambda: bench.actuator.acknowledged(A) == pinned(1))
+
+
 def test_an_answer_does_not_wait_for_whoever_is_told_that_updates_wait() -> None:
     hung, gate = threading.Event(), threading.Event()
 

@@ -442,3 +442,34 @@ def test_rules_that_stop_holding_are_told_where_nobody_may_be_moved() -> None:
     assert [one.split(" of ")[0] for one in the_one(result).unmet] == [
         "a pool with disk exists (affinity.pinfold.dev/pod:3)"
     ]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_the_minute_of_moves_begins_anew_with_the_policy(is_restarted: bool) -> None:
+    """As it does with the daemon."""
+
+    def config(node: int) -> str:
+        labels = f'poolLabels: [{{pool: "NUMA node #{node}", labels: {{disk: ssd}}}}]'
+        moves = "duringExecution: {gracePeriod: 1s, movesPerMinute: 1}"
+        return f'{{reservedResources: {{cpu: "cpuset:0"}}, {labels}, {moves}}}'
+
+    restart = f"- {{do: stop}}\n        - {{do: start, config: {config(3)}}}"
+    result = run(
+        f"""
+        - {{do: start, config: {config(2)}}}
+        - do: create_pod
+          pod: p
+          annotations:
+            affinity.pinfold.dev/pod: |
+              poolAffinity:
+                requiredDuringSchedulingRequiredDuringExecution:
+                  nodeSelectorTerms: [{{matchExpressions: [{{key: disk, operator: Exists}}]}}]
+          containers: [{{name: a, cpu_lim: 1, mem_lim: 1M}}, {{name: b, cpu_lim: 1, mem_lim: 1M}}]
+        - {{do: update_config, config: {config(3)}}}
+        - {{do: wait, duration: 3s}}
+        {restart if is_restarted else ""}
+        - {{do: wait, duration: 3s}}
+        """
+    )
+    pools = sorted(one.pool for one in result.containers.values())
+    assert pools == ["NUMA node #3" if is_restarted else "NUMA node #2", "NUMA node #3"]

@@ -1,0 +1,110 @@
+"""Moves of running containers: their budgets, and those that the runtime refuses."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from ...nri.dispatch.front import Front
+from ...nri.dispatch.report import Decided, Happening, Released, Unapplied
+from ...policy.engine.engine import Engine
+from ...policy.engine.replacing.asked_move import REPLACED
+from ...policy.model.container import ContainerId, ContainerState
+from ...policy.model.move_purpose import MovePurpose
+from ...policy.model.pinning import Pinning, new_pinnings
+
+_MOVES: Final = frozenset([REPLACED, *(one.value for one in MovePurpose)])
+
+
+class MoveBudget:
+    """The times of moves of the last period, in seconds that never go back."""
+
+    def __init__(self, period_seconds: float) -> None:
+        self._period = period_seconds
+        self._moves: deque[float] = deque()
+
+    def left(self, limit: int, now: float) -> int:
+        """The moves that are left of a limit for a period."""
+        while self._moves and self._moves[0] <= now - self._period:
+            self._moves.popleft()
+        return max(0, limit - len(self._moves))
+
+    def spend(self, now: float) -> None:
+        """Note a move."""
+        self._moves.append(now)
+
+
+class RefusedMoves:
+    """A report that has a refused move taken back.
+
+    The container is still where it was, and its cpus there would be given to others.
+    """
+
+    takes = (Unapplied, Released)
+
+    def __init__(self) -> None:
+        self._plugin: Front | None = None
+        self._told: Callable[[ContainerId, str], None] | None = None
+        self._before: dict[ContainerId, Pinning] = {}
+        """What containers were told before they were moved last."""
+
+    def start(self, plugin: Front, told: Callable[[ContainerId, str], None]) -> None:
+        """Moves are taken back in the policy of `plugin` from here on.
+
+        `told`: gets each container, in the policy's turn, and what the runtime said.
+        """
+        self._plugin, self._told = plugin, told
+
+    def note(self, container_id: ContainerId, before: Pinning | None) -> None:
+        """Note what a container was told that is about to be moved."""
+        if before is not None:
+            self._before[container_id] = before
+
+    def __call__(self, happening: Happening) -> None:
+        """Have it taken back, if it is a move and its container is still where it was before."""
+        plugin = self._plugin
+        if isinstance(happening, Released):
+            self._before.pop(happening.container.id, None)
+        if plugin is None or not isinstance(happening, Unapplied):
+            return
+        found = happening.found or plugin.actuator.kernel(happening.container_id)
+        before = self._before.get(happening.container_id)
+        # Where else the kernel has it, another program has put it.
+        if found is not None and found.cpus and _is_same(before, found):
+            plugin.owner.submit("a refused move", lambda: self._take_back(plugin, happening, found))
+
+    def _take_back(self, plugin: Front, refused: Unapplied, found: Pinning) -> None:
+        policy, container_id = plugin.events.policy, refused.container_id
+        container, grant = policy.containers.get(container_id), policy.grants.get(container_id)
+        decision = policy.decisions.get(container_id)
+        if container is None or grant is None or decision is None:
+            return
+        is_move = decision.decided_by in _MOVES and refused.wanted == policy.pinning(container_id)
+        # Those of a pen cannot be told from each other by their cpus.
+        if not is_move or grant.pen is not None or not _are_free(found, container_id, policy):
+            return
+        there = replace(container, cpus=found.cpus, mems=found.mems, state=ContainerState.RUNNING)
+        kept = policy.adopt(there)
+        plugin.actuator.want({**new_pinnings(kept.changes), container_id: kept.pinning})
+
+        def tell() -> None:
+            plugin.events.report(Decided(event="return", container=there, decision=kept))
+            policy.compact(container_id)
+
+        plugin.owner.afterwards(tell)
+        if self._told is not None:
+            self._told(container_id, refused.error)
+
+
+def _are_free(found: Pinning, container_id: ContainerId, policy: Engine) -> bool:
+    """Whether no other container has been given any of these cpus for itself meanwhile."""
+    others = (one for other, one in policy.grants.items() if other != container_id)
+    return found.cpus is not None and not any(one.exclusive & found.cpus for one in others)
+
+
+def _is_same(before: Pinning | None, found: Pinning) -> bool:
+    """Whether the kernel has what a container was told before it was moved."""
+    if before is None or before.cpus != found.cpus:
+        return False
+    return before.mems is None or before.mems == found.mems
