@@ -138,9 +138,8 @@ class Allocator:
             return refused(container.id, placement, penned.problems)
         return self._apply(placement, classified)
 
-    def place_running(self, container: Container) -> Decision:
-        """Place a container that runs already: it cannot be refused any more."""
-        classified = self.roster.classified[container.id]
+    def place_running(self, container: Container, classified: Classified) -> Decision:
+        """Place a known container that runs already: it cannot be refused any more."""
         decision = self.place(container, classified, runs=True)
         if isinstance(decision.result, Grant):
             return decision

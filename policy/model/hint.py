@@ -16,6 +16,8 @@ class HintOrigin(enum.Enum):
     """A device of dynamic resource allocation."""
     NAMED = "named"
     """A device that the pod names, whether the container has it or not."""
+    MEMORY = "memory"
+    """The memory of a container that runs already, and has to leave its cpus."""
     TEST = "test"
     """Written in an annotation, for tests."""
 

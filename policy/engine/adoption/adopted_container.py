@@ -17,6 +17,7 @@ from ..advice import Advice
 from ..allocator import Allocator
 from ..decision import KEPT, Decision, fault_problem
 from .adopted_grant import adopted_grant, kept_grant
+from .near_memory import near_memory
 
 
 class FaultyContainerError(Exception):
@@ -51,7 +52,8 @@ def adopt_alone(allocator: Allocator, container: Container) -> Decision:
     classified, others = allocator.know(container), allocator.books.pinner.told_cpus
     is_penned = allocator.pens.name_of(container, classified) is not None
     if is_penned or not adopt(allocator, container, classified.request, others, None):
-        return allocator.conclude(allocator.place_running(container))
+        asked = near_memory(container, allocator)
+        return allocator.conclude(allocator.place_running(container, asked))
     return _settled_alone(allocator, container)
 
 

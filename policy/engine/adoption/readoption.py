@@ -22,6 +22,7 @@ from .adopted_container import (
 )
 from .adopted_grant import has_own_cpus, overlaps
 from .kept_reserve import with_kept_reserve
+from .near_memory import near_memory
 from .penned_containers import PennedContainers, adopt_pen, find_penned, taken_by
 
 
@@ -95,7 +96,8 @@ def _readopt(
     for container in homeless:
         with Blame(container):
             if not stays_on_reserved(allocator, container):
-                allocator.conclude(allocator.place_running(container))
+                asked = near_memory(container, allocator)
+                allocator.conclude(allocator.place_running(container, asked))
     for container in running:
         is_whole = container.cpus == had[container.id]
         if container.id not in faults and (usability.freed or not is_whole):

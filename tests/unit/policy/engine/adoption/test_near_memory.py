@@ -1,0 +1,104 @@
+"""Running containers that have to leave all their cpus get others near their memory."""
+
+import pytest
+
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import (
+    Container,
+    ContainerId,
+    ContainerState,
+    Pod,
+    PodId,
+    QosClass,
+    Resources,
+)
+from pinfold.policy.model.hint import Hint, HintOrigin
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.topology.model.offline import without
+
+MACHINE = machine_from_spec("socket:4 numa:1 core:4 mem:4G")
+CONFIG = Config(reserved_resources=Amounts(cpu="cpuset:0"))
+GUARANTEED, BURSTABLE = QosClass.GUARANTEED, QosClass.BURSTABLE
+NEAR_LAST = Hint(provider="test", origin=HintOrigin.TEST, numa_nodes=NodeSet.of(3))
+
+
+def running(
+    name: str,
+    milli: int,
+    cpus: str,
+    mems: str,
+    *,
+    qos: QosClass = GUARANTEED,
+    hints: tuple[Hint, ...] = (),
+) -> Container:
+    limited = qos is GUARANTEED
+    return Container(
+        id=ContainerId(name),
+        name=name,
+        pod=Pod(id=PodId(name), name=name, qos=qos),
+        resources=Resources(
+            cpu_request_milli=milli,
+            cpu_limit_milli=milli if limited else None,
+            memory_request_bytes=2**20,
+            memory_limit_bytes=2**20,
+        ),
+        state=ContainerState.RUNNING,
+        hints=hints,
+        cpus=CpuSet.parse(cpus),
+        mems=NodeSet.parse(mems),
+    )
+
+
+def node_of(engine: Engine, name: str) -> set[int]:
+    pinning = engine.pinning(ContainerId(name))
+    assert pinning is not None
+    assert pinning.cpus
+    return {cpu // 4 for cpu in pinning.cpus}
+
+
+def engine_that_adopts(container: Container) -> Engine:
+    """Beside one because of which all others have more room than that of cpu 6, which is gone."""
+    engine = Engine(without(MACHINE, CpuSet.of(6)), CONFIG)
+    engine.synchronize([running("other", 2000, "4-5", "1"), container])
+    memory = engine.pinning(container.id)
+    assert memory is not None
+    assert memory.mems
+    assert len(memory.mems) == 1
+    engine.check()
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("container", "node"),
+    [
+        pytest.param(running("a", 1000, "6", "1"), 1, id="one with a cpu of its own"),
+        pytest.param(running("a", 500, "6", "1"), 1, id="one that shares"),
+        pytest.param(running("a", 500, "6", "1", qos=BURSTABLE), 1, id="one that may burst"),
+        pytest.param(running("a", 2000, "6", "1"), 2, id="one for whom too few are left there"),
+        pytest.param(running("a", 1000, "6", "0-3"), 2, id="one with memory everywhere, anywhere"),
+        pytest.param(
+            running("a", 1000, "6", "1", hints=(NEAR_LAST,)), 3, id="one with hints, as they say"
+        ),
+    ],
+)
+def test_who_loses_all_cpus_stays_near_its_memory_where_it_can(
+    container: Container, node: int
+) -> None:
+    engine = engine_that_adopts(container)
+    assert node_of(engine, "a") == {node}
+    assert node_of(engine, "other") == {1}
+
+
+def test_the_reason_is_said() -> None:
+    engine = engine_that_adopts(running("a", 1000, "6", "1"))
+    assert engine.decisions[ContainerId("a")].decided_by == "hints"
+
+
+def test_who_finds_no_room_there_stays_in_the_socket() -> None:
+    machine = machine_from_spec("socket:2 numa:2 core:4 mem:4G")
+    engine = Engine(without(machine, CpuSet.of(6)), CONFIG)
+    engine.synchronize([running("other", 2000, "4-5", "1"), running("a", 2000, "6", "1")])
+    # The second socket has more room, and so has each of its nodes.
+    assert node_of(engine, "a") == {0}
