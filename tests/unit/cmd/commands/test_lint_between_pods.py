@@ -271,6 +271,29 @@ def test_more_who_keep_apart_than_there_are_domains(
     assert all(told in one and "p0/main: it must keep apart from shop/" in one for one in found)
 
 
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        pytest.param({}, "this machine has 1 NUMA node with CPUs for them", id="on shared CPUs"),
+        pytest.param(
+            {
+                "exclusive.pinfold.dev/pod": "1",
+                "prefer-isolated-cpus.resource-policy.nri.io/pod": "true",
+            },
+            "",
+            id="on isolated ones",
+        ),
+    ],
+)
+def test_domains_of_isolated_cpus_count_for_those_that_may_have_them(
+    tmp_path: Path, annotations: dict[str, str], told: str
+) -> None:
+    everybody: dict[str, Any] = {"labelSelector": {}, "topologyKey": "numa"}
+    pods = [pod(f"p{number}", apart(everybody) | annotations) for number in range(2)]
+    found = advice(tmp_path, pods, "--machine", f"{TWO_NODES} isolated:8-15")
+    assert [told in one for one in found] == [True] * bool(told)
+
+
 def test_domains_of_a_level_that_the_machine_lacks_are_those_of_a_wider_one(
     tmp_path: Path,
 ) -> None:
