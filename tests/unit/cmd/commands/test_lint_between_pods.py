@@ -222,8 +222,19 @@ def test_what_never_holds_or_counts_for_nothing_is_told_once(
             [pod("web", apart(selecting("db"))), pod("db", apart(selecting("web")))],
             id="who keeps apart in both directions",
         ),
+    ],
+)
+def test_what_can_hold_is_not_told(tmp_path: Path, pods: list[str]) -> None:
+    assert advice(tmp_path, pods, "--machine", TWO_NODES) == []
+
+
+@pytest.mark.parametrize(
+    ("pods", "told", "first"),
+    [
         pytest.param(
             [pod("web", apart(selecting("web"))) for _ in range(3)],
+            ["pod 'shop/web'"] * 2,
+            0,
             id="one pod in three editions, which never run beside one another",
         ),
         pytest.param(
@@ -232,12 +243,25 @@ def test_what_never_holds_or_counts_for_nothing_is_told_once(
                 pod("db", {}, kind="Deployment"),
                 pod("db", weight(-10, "web", symmetric=True), kind="Deployment"),
             ],
+            ["Deployment 'shop/db'"],
+            1,
             id="another edition of a workload",
+        ),
+        pytest.param(
+            [pod("web", {}), pod("web", {}, namespace="other"), pod("web", {}, kind="Job")],
+            [],
+            0,
+            id="others of the same name",
         ),
     ],
 )
-def test_what_can_hold_is_not_told(tmp_path: Path, pods: list[str]) -> None:
-    assert advice(tmp_path, pods, "--machine", TWO_NODES) == []
+def test_an_object_in_several_files_is_told_and_only_the_first_is_compared(
+    tmp_path: Path, pods: list[str], told: list[str], first: int
+) -> None:
+    found = advice(tmp_path, pods, "--machine", TWO_NODES)
+    where = f"is in {tmp_path / f'pod{first}.yaml'}:1 as well, and a cluster has one"
+    fix = "leave one of them out: applied together, the later one replaces the other"
+    assert found == [f"{one}: {where} — {fix}" for one in told]
 
 
 def test_a_configuration_may_have_weights_count_in_both_directions(tmp_path: Path) -> None:
