@@ -111,7 +111,8 @@ def _verdicts(result: ScenarioResult) -> Iterator[str]:
         )
         yield f"  satisfied weight: {score}, the best known is {best}"
     for container in result.containers.values():
-        yield from (f"  note: {_path(container)}: {note}" for note in container.notes)
+        told = [note for note in container.notes if note != container.reason]
+        yield from (f"  note: {_path(container)}: {note}" for note in told)
     if result.expectations:
         holding = sum(one.holds for one in result.expectations)
         yield f"  {holding} of {len(result.expectations)} expectations hold"
