@@ -113,7 +113,7 @@ def command(
                 click.echo(one.placed_text)
         if is_expanded:
             click.echo(_expansion(name, text, chosen.config), nl=False)
-    between = list(check.between_pods())
+    between = [*check.between_files(), *check.between_pods()]
     found.extend(between)
     if output == "text":
         for one in between:

@@ -135,7 +135,9 @@ def _note_lines(result: ScenarioResult) -> Iterator[str]:
     noted: dict[str, list[str]] = {}
     for container in result.containers.values():
         for note in container.notes:
-            noted.setdefault(note, []).append(_path(container))
+            # What the table has as the reason is said already.
+            if note != container.reason:
+                noted.setdefault(note, []).append(_path(container))
     for note, paths in noted.items():
         yield f"  note: {_listed(paths)}: {note}"
 

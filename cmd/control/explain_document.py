@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from ...policy.engine.reason import moved_text
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.alternatives import find_alternatives
 from ...policy.inquiry.counted_rules import classified_of, counted_rules
@@ -31,10 +32,8 @@ def explain_document(
     now = snapshot.pinnings.get(container.id)
     pin = pin_document(now) if is_granted and now else None
     pool = _pool(snapshot, container, decided)
-    if pool != decided.pool:
-        # Others needed room, or its pen or its pod grew: its cpus are those of another pool by now.
-        moved = f"it was placed in {decided.pool}; what happened since has put it into {pool}"
-        decided = replace(decided, notes=(*decided.notes, moved))
+    if decided.pool and pool and pool != decided.pool:
+        decided = replace(decided, notes=(*decided.notes, moved_text(decided.pool, pool)))
     return ExplainDocument(
         container=container.path,
         at=None if at is None else time_text(at),

@@ -6,13 +6,16 @@ narrowed it depends on which cpus are kept for whom, which is chosen anew for ea
 
 from collections.abc import Sequence
 from itertools import compress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..cpus.cpu_blocks import lowest_bits
 from ..model.grant import Grant
 from ..pools.pool_tree import PoolTree
 from .kept_cpus import KeptCpus
 from .narrowed_shares import NarrowedShares
+
+_TOO_LITTLE: Final = -1
+"""Less than was asked for, whatever it is."""
 
 
 class Promised(NamedTuple):
@@ -42,6 +45,9 @@ class SpareCpus:
         self._short: dict[tuple[int, int], tuple[int, bool]] = {}
         """Fewer cpus than were asked for, by those asked about and how many; whether they are as
         many as there are. Asked again, it would be as dear as before."""
+        self._granted: dict[tuple[int, int, int], int] = {}
+        """Milli-cpus that were said to be left of some cpus, by how many of them are taken and how
+        many milli-cpus were asked for."""
         self._origin: tuple[SpareCpus, int] | None = None
         """The spare cpus of which this is a copy, until it is asked first; their version then."""
         self._changes: list[tuple[Grant, bool]] = []
@@ -65,6 +71,8 @@ class SpareCpus:
             self._found = {}
         if self._short:
             self._short = {}
+        if self._granted:
+            self._granted = {}
         if kept is None:
             if self._origin is not None:
                 self._changes.append((grant, is_added))
@@ -101,13 +109,15 @@ class SpareCpus:
     def rest(self) -> None:
         """An event is over: the next one's questions may look at as much again."""
         self._short = {}
+        if self._granted:
+            self._granted = {one: left for one, left in self._granted.items() if left >= one[2]}
         if self._kept is not None:
             self._kept.rest()
 
     def restart(self) -> None:
         """Choose anew which cpus are kept, whatever was asked before."""
         self._kept = self._origin = None
-        self._changes, self._found, self._short = [], {}, {}
+        self._changes, self._found, self._short, self._granted = [], {}, {}, {}
 
     def resume(self, origin: "SpareCpus | None") -> None:
         """Start, when asked first, from what is kept beside the same promises elsewhere."""
@@ -127,8 +137,7 @@ class SpareCpus:
     def settled(self, cpus: int, count: int) -> int:
         """Cpus as of `takeable`, whatever was asked before. O(sets of cpus) when first asked.
 
-        But where so many are not found otherwise, those that were: a place is chosen by them. Asked
-        for again they need not be found, as more was asked meanwhile.
+        But where so many are not found otherwise, those that were: a place is chosen by them.
         """
         if self._fresh is None or self._fresh[0] != self._version:
             self._fresh = self._version, self._anew()
@@ -140,7 +149,12 @@ class SpareCpus:
         """A mask of some of these cpus that may be taken all at once: so many if there are.
 
         `or_fewer`: as many as there are where there are not so many. That takes longer to tell.
+
+        So many are not always found where there are: which cpus are kept meanwhile decides it. So
+        what was answered is answered again, until the promises are others.
         """
+        if (found := self._found.get(cpus, 0)).bit_count() >= count > 0:
+            return found
         known = self._short.get((cpus, count))
         if known is not None and (known[1] or not or_fewer):
             return known[0]
@@ -159,20 +173,42 @@ class SpareCpus:
         return self._grants(own, cpus, milli)
 
     def grants(self, cpus: int, count: int, milli: int) -> bool:
-        """Whether a share of these cpus may get so much, once so many of them are taken."""
-        keeping = self._keeping
-        if 1000 * ((cpus & keeping.spare).bit_count() - count) >= milli:
-            return True
-        own = lowest_bits(keeping.spared(cpus, count), count)
-        return own.bit_count() >= count and self._grants(own, cpus, milli)
+        """Whether a share of these cpus may get so much, once so many of them are taken.
+
+        What was answered is answered again; see `takeable`.
+        """
+        key = cpus, count, milli
+        left = self._granted.get(key)
+        if left is None:
+            own, is_sure = self._taken_first(cpus, count, milli)
+            is_left = is_sure or (own.bit_count() >= count and self._grants(own, cpus, milli))
+            left = self._granted[key] = milli if is_left else _TOO_LITTLE
+        return left >= milli
 
     def grantable(self, cpus: int, count: int, milli: int) -> int:
-        """Milli-cpus up to so many that a share of these cpus may get, once so many are taken."""
+        """Milli-cpus up to so many that a share of these cpus may get, once so many are taken.
+
+        What was answered is answered again; see `takeable`.
+        """
+        key = cpus, count, milli
+        known = self._granted.get(key)
+        if known is not None and known != _TOO_LITTLE:
+            return known
+        own, is_sure = self._taken_first(cpus, count, milli)
+        left = milli if is_sure else 0
+        if not is_sure and own.bit_count() >= count:
+            left = self._grantable(own, cpus, milli)
+        if known is not None:
+            left = min(left, milli - 1)
+        self._granted[key] = left
+        return left
+
+    def _taken_first(self, cpus: int, count: int, milli: int) -> tuple[int, bool]:
+        """The cpus taken before a share gets so much; or whether it does beside any of them."""
         keeping = self._keeping
         if 1000 * ((cpus & keeping.spare).bit_count() - count) >= milli:
-            return milli
-        own = lowest_bits(keeping.spared(cpus, count), count)
-        return 0 if own.bit_count() < count else self._grantable(own, cpus, milli)
+            return 0, True
+        return lowest_bits(keeping.spared(cpus, count), count), False
 
     def grantable_beside(self, own: int, cpus: int, milli: int) -> int:
         """Milli-cpus up to so many that a share of some cpus may get beside these very ones."""

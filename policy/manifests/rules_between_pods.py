@@ -5,7 +5,7 @@ for these are passed over.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -41,8 +41,18 @@ _LABEL_KEYS: Final = "atchLabelKeys"
 
 _WHICH: Final = "leave both out, or give the one that is meant a greater weight"
 
-CountDomains = Callable[[Level], tuple[int, Level]]
-"""The number of domains of a level on a machine, and the level of those where it lacks that."""
+
+class DomainCount(NamedTuple):
+    """The number of domains of a level on a machine, for containers that may be in some of them."""
+
+    number: int
+    """The domains in which some of the containers may be."""
+    everywhere: int
+    level: Level
+    """The level of the domains where the machine lacks the one that is asked for."""
+
+
+CountDomains = Callable[[Level, Sequence[Container]], DomainCount]
 
 
 class ReviewedPod(Struct, frozen=True, kw_only=True):
@@ -279,10 +289,14 @@ def _crowded(every: Sequence[_Member], count_domains: CountDomains) -> Iterator[
             level = rule.term.level
             if not rule.is_anti or level in told or not is_written(rule.term):
                 continue
-            (domains, found), apart = count_domains(level), [one]
             if level not in apart_from:
                 apart_from[level] = _apart_from(every, level)
-            left = apart_from[level][place]
+            left, apart = apart_from[level][place], [one]
+            others = [other for number, other in enumerate(every) if left >> number & 1]
+            if not others:
+                continue
+            count = count_domains(level, [one.container, *[other.container for other in others]])
+            domains, found = count.number, count.level
             while left and len(apart) <= domains:
                 number = (left & -left).bit_length() - 1
                 apart.append(every[number])
@@ -294,6 +308,8 @@ def _crowded(every: Sequence[_Member], count_domains: CountDomains) -> Iterator[
             has = f"{domains} {level_noun(found)}{'s' * (domains != 1)}"
             if found is not level:
                 has += f" and no {level_noun(level)}s"
+            if domains != count.everywhere:
+                has += " with CPUs for them"
             what = f"it must keep apart from {names}, and this machine has {has}"
             fix = "not all of them can be on one such node: choose a narrower level or prefer it"
             yield Between(one.place, term_finding(rule.term, one.container, what, fix))

@@ -6,8 +6,8 @@ looked at.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
-from functools import cached_property, reduce
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial, reduce
 from typing import Final
 
 from msgspec import structs
@@ -37,6 +37,7 @@ from ..manifests.pod_spec import PodSpec
 from ..manifests.rules_between_pods import CountDomains, ReviewedPod, rules_between
 from ..model.container import Container, ContainerId, Pod, QosClass
 from ..model.grant import Dropped, Refusal
+from ..model.request import Request
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, wished_pen
 from ..pens.pen_slices import (
     slice_size,
@@ -46,7 +47,6 @@ from ..pens.pen_slices import (
 )
 from ..placing.classifier import Classified, Classifier, grave_problems
 from ..placing.judging.rule_reading import ABSENT, ABSENT_OF_ALL
-from ..pools.domains import Domains
 from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import PoolTree
 from ..rules.central_rules import CentralRules, naming_rules
@@ -70,6 +70,7 @@ from ..text.errors import Problem
 from ..text.yaml_fields import Field, FieldError
 from ..text.yaml_nodes import TextNode
 from .creation import NodeMemory, created_container, created_pod
+from .eligible_domains import EligibleDomains
 
 _WAITS: Final = "alone it is refused: it must be with containers that are not there"
 _ARRIVAL: Final = "have those placed before it"
@@ -130,21 +131,18 @@ class PodCheck:
             )
             readable.append(one)
             pods.append(ReviewedPod(containers=containers, is_named=one.is_named))
-        for found in rules_between(pods, config, self._count_domains()):
+        for found in rules_between(pods, config, self._count_domains(config)):
             yield readable[found.place], readable[found.place].finding(found.problem)
 
     @cached_property
-    def _domains(self) -> Domains | None:
+    def _eligible(self) -> EligibleDomains | None:
         """The domains of the machine's levels; None without one."""
         if self._machine is None or self._engine is None:
             return None
-        return Domains(self._machine, self._engine.supply.usable)
+        return EligibleDomains(self._machine, self._engine.supply)
 
-    def _count_domains(self) -> CountDomains | None:
-        domains = self._domains
-        if domains is None:
-            return None
-        return lambda level: (len(domains.masks(level)), domains.stand_in(level))
+    def _count_domains(self, config: Config) -> CountDomains | None:
+        return None if self._eligible is None else partial(self._eligible.count, config)
 
     def problems(self, spec: PodSpec) -> Iterator[Problem]:
         """Problems and refusals that creation would report of the pod's containers."""
@@ -171,8 +169,10 @@ class PodCheck:
         specs = (*spec.init_containers, *spec.containers)
         lasting = [it for one, it in zip(specs, containers, strict=True) if one.keeps_running]
         loose: set[ContainerId] = set()
+        requests: dict[ContainerId, Request] = {}
         for container in containers:
             classified = classifier.classify(container)
+            requests[container.id] = classified.request
             yield from classified.problems
             preferences = parse_preferences(container)
             yield from self._idle_hints(container, preferences)
@@ -186,19 +186,23 @@ class PodCheck:
         yield from unmatched_rules(containers, is_symmetric=config.symmetric_affinity)
         for container in containers:
             yield from placement_rules(container, config)[1]
-        nest = None if self._domains is None else self._domains.nest
+        eligible = self._eligible
+        nest = None if eligible is None else eligible.domains.nest
         yield from reviewed_rules(containers, config, nest)
         yield from reviewed_mates(lasting, config)
         yield from reviewed_counts(lasting, config)
         free = [one for one in lasting if one.id in loose]
-        masks = None if self._domains is None else self._domains.masks
-        yield from reviewed_footprint(free, config, masks, self._reach(free, config))
+        masks, reach = None, -1
+        if eligible is not None:
+            masks = eligible.domains.masks
+            reach = self._reach(free, config) & eligible.cpus([requests[one.id] for one in free])
+        yield from reviewed_footprint(free, config, masks, reach)
         if self._machine is None:
             yield from reviewed_labels(containers, config, is_nodes=self._config is not None)
             yield from reviewed_absences(containers, config)
         else:
             engine = self._engine_of(self._machine, config)
-            idle = list(self._idle_pools(containers, engine.tree, config, self._machine))
+            idle = list(self._idle_pools(containers, requests, engine.tree, config, self._machine))
             yield from idle
             yield from self._refusals(spec, containers, config, engine, idle)
 
@@ -238,9 +242,14 @@ class PodCheck:
         return reduce(int.__or__, [reach_of(one, tree, labels) for one in rules])
 
     def _idle_pools(
-        self, containers: Sequence[Container], tree: PoolTree, config: Config, machine: Machine
+        self,
+        containers: Sequence[Container],
+        requests: Mapping[ContainerId, Request],
+        tree: PoolTree,
+        config: Config,
+        machine: Machine,
     ) -> Iterator[Problem]:
-        """Rules about pools that the machine does not have."""
+        """Rules about pools that the machine does not have. `requests`: of all containers."""
         rules = [placement_rules(container, config)[0] for container in containers]
         if any(one.pool_required or one.pool_preferred or one.pool_name for one in rules):
             labels = pool_labels(tree, machine, config)
@@ -248,8 +257,10 @@ class PodCheck:
             is_nodes = self._config is not None
             yield from reviewed_labels(containers, config, is_nodes=is_nodes, labels=labels)
             yield from reviewed_absences(containers, config, labels)
-            if self._domains is not None:
-                yield from reviewed_spreads(containers, config, tree, labels, self._domains.masks)
+            if self._eligible is not None:
+                cpus = {one: self._eligible.cpus((asked,)) for one, asked in requests.items()}
+                masks = self._eligible.domains.masks
+                yield from reviewed_spreads(containers, config, tree, labels, masks, cpus)
 
     def _refusals(
         self,

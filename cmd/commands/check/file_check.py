@@ -8,6 +8,7 @@ from ....policy.configuration.config_text import KIND, config_document, parse_co
 from ....policy.manifests.annotation_lint import (
     Finding,
     WrittenPod,
+    finding_at,
     has_pods,
     is_configuration,
     lint_manifests,
@@ -17,6 +18,7 @@ from ....policy.manifests.object_faults import object_faults
 from ....policy.manifests.workloads import ManifestObject, find_objects
 from ....policy.scenarios.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import is_scenario_file, parse_scenarios
+from ....policy.text.errors import Problem, position_text
 from ....policy.text.yaml_fields import Field, FieldError, read_fields
 from ....policy.text.yaml_nodes import TextNode
 from ....topology.model.machine import Machine
@@ -50,6 +52,30 @@ class FileCheck:
                 found.extend(config_complaints(document, Subject.CONFIGURATION, self._machine))
             yield from sorted(found, key=lambda one: (one.line or 0, one.column or 0))
             self._written.extend((source, one) for one in written_pods(text))
+
+    def between_files(self) -> Iterator[Complaint]:
+        """Complaints about objects that are in several of the texts that were checked so far.
+
+        They may be editions of one object, for different clusters: so it is advice.
+        """
+        first: dict[tuple[str, ...], tuple[str, int]] = {}
+        told: set[tuple[str, tuple[str, ...]]] = set()
+        for source, pod in self._written:
+            if pod.identity is None:
+                continue
+            place, line = first.setdefault(pod.identity, (source, pod.manifest.line))
+            if place == source or (source, pod.identity) in told:
+                continue
+            told.add((source, pod.identity))
+            _, kind, namespace, name = pod.identity
+            problem = Problem(
+                where=f"{'pod' if kind == 'Pod' else kind} '{namespace}/{name}'",
+                what=f"is in {position_text(place, line, 0)} as well, and a cluster has one",
+                fix="leave one of them out: applied together, the later one replaces the other",
+                is_advice=True,
+            )
+            found = finding_at(problem, pod.manifest.line, pod.manifest.column, pod.lines)
+            yield _of_finding(source, found)
 
     def between_pods(self) -> Iterator[Complaint]:
         """Complaints about rules of pods for one another, of all texts that were checked so far."""

@@ -1,6 +1,6 @@
 """Concerns: containers at which required rules do not hold, and the others that these are about."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from ...books.books import Books
@@ -11,9 +11,10 @@ from ...placing.judging.restriction import (
     ids_in_the_way,
     is_about_others,
 )
+from ...rules.podaffinity.rule_set import SpreadRule
 from ..decision import Decision
 
-_COUNTED_MAX: Final = 64
+COUNTED_MAX: Final = 64
 """Of a crowd that a spread rule counts nobody is watched: each of as many owners would know all.
 Instead of them it is the owner itself, who is looked at again if it made anybody move."""
 
@@ -30,8 +31,12 @@ class Concerns:
 
         Whoever made way gets its cpus back without a decision about it, and it may break again.
         """
+        self._few: dict[tuple[str, SpreadRule, int], Mapping[int, int]] = {}
+        """The domains that hold few of those that a crowd's spread rule counts, see `is_news`."""
         self.ids: Collection[ContainerId] = self._others.keys()
         """Containers at which some rule does not hold."""
+        self.resting: Collection[ContainerId] = self._resting.keys()
+        """Containers of which rules are known that did not hold, and do at present."""
 
     @property
     def are_none(self) -> bool:
@@ -53,8 +58,26 @@ class Concerns:
         else:
             self._others[container_id] = others
 
+    def is_news(self, rule: tuple[str, SpreadRule, int], few: Mapping[int, int] | None) -> bool:
+        """Whether the domains that hold few are not those of the last newcomer that a rule counts.
+
+        Or not known to be, as somebody left cpus since. `rule`: with its namespace, and the cpus of
+        domains that count.
+        """
+        if few is None:
+            self._few.pop(rule, None)
+            return True
+        is_same = self._few.get(rule) == few
+        self._few[rule] = few
+        return not is_same
+
+    def note_left(self) -> None:
+        """Forget which domains hold few: owners may be looked at before the next newcomer comes."""
+        self._few.clear()
+
     def forget(self, container_id: ContainerId) -> None:
         """Forget what did not hold at a container, and what may break again."""
+        self.note_left()
         self._others.pop(container_id, None)
         self._resting.pop(container_id, None)
 
@@ -131,7 +154,7 @@ def others_of(broken: Sequence[Restriction], books: Books) -> set[ContainerId]:
     found = ids_in_the_way(broken)
     for one in broken:
         if one.spread is not None:
-            is_crowd = one.spread.counted.bit_count() > _COUNTED_MAX
+            is_crowd = one.spread.counted.bit_count() > COUNTED_MAX
             ids = books.affinity.residents.ids(one.spread.counted)
             found.update((one.owner_id,) if is_crowd else ids)
     return found

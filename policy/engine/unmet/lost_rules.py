@@ -38,10 +38,13 @@ class LostRules:
 
     def note_moves(self, moves: Sequence[MovedTogether]) -> None:
         """Containers have other cpus than before."""
+        if moves:
+            self._concerns.note_left()
         self._companions.note_moves(moves)
 
     def note(self, container_id: ContainerId, before: int) -> None:
         """A container that ran on these cpus has others by a decision, and is told what it lost."""
+        self._concerns.note_left()
         self._companions.note(container_id, before)
 
     def take_met(self) -> Collection[ContainerId]:

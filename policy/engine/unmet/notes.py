@@ -115,8 +115,11 @@ class _Look:
         matches = select_term(self._books.affinity.residents, self._container, term)
         inside = self._in_its_domains(level, matches)
         # Names cost a step for each container, so of the few rules alone that are told.
-        if rule.weight > 0 and not inside and (placed := self._whereabouts.placed(matches)):
-            yield f"{term.text}: in no {level_noun(level)} with {names_text(placed)}"
+        if rule.weight > 0 and (away := self._whereabouts.placed(matches & ~inside)):
+            near, where = inside.bit_count(), f"in no {level_noun(level)} with {names_text(away)}"
+            # Each of them adds its weight: who is elsewhere was wished for as well.
+            some = f", and with {near} of {near + len(away)} in one" if near else ""
+            yield f"{term.text}: {where}{some}"
         if rule.weight < 0 and inside:
             count = len(self._whereabouts.placed(matches))
             count += term.includes(self._container, self._container)

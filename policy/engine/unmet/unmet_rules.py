@@ -27,6 +27,7 @@ from ..decision import Decision, with_unmet
 from ..roster import Roster
 from .concerns import Concerns, others_of
 from .lost_rules import LostRules
+from .uneven_owners import uneven_owners
 
 _EFFORT_MAX: Final = 64
 """Containers are looked at again with so much effort after one event, the others later on."""
@@ -315,8 +316,7 @@ class UnmetRules:
             for one in standing.matching(containers[newest]):
                 if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
                     due.update(dict.fromkeys([id_ for id_ in one.owners if id_ in concerned]))
-        owners = filter(None, map(containers.get, concerned))
-        due.update(dict.fromkeys(standing.spreads.counting(containers[newest], owners)))
+        due.update(dict.fromkeys(uneven_owners(newest, self._concerns, self._books, self._roster)))
         return due | dict.fromkeys(self._concerns.due_as_moved(newest, moved))
 
     def look_at_postponed(self, look: RuleLook | None = None) -> None:

@@ -1,11 +1,12 @@
 """Filling: a newcomer takes the last cpus of a domain, and is alone where others shared it.
 
 Those that required rules hold where they are do not make way: but they lose what any newcomer may
-take for itself.
+take for itself. And where it takes all cpus of a domain it is the only one that a spread rule
+counts there.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import islice
 from typing import Final
@@ -53,12 +54,15 @@ def find_fillings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     if len(judgement.kept_apart()) > RESIDENTS_MAX:
         return
     crowds = Crowds(books, with_held=True)
-    own = [without_movable(one, crowds) for one in judgement.own]
+    own = [
+        _without_filled(without_movable(one, crowds), alone, free, domains) for one in judgement.own
+    ]
     open_cpus = free & ~reduce(int.__or__, map(crowds.kept_by, judgement.barriers), 0)
     for one in own:
         open_cpus &= ~one.forbidden & (reduce(int.__or__, one.choices) if one.choices else -1)
     movable = dict(sorted(crowds.movable.items()))
-    if not movable:
+    pairs = zip(own, judgement.own, strict=True)
+    if not movable and all(one.forbidden == rule.forbidden for one, rule in pairs):
         return
     search = dataclasses.replace(search, narrowed=without_leaving(movable, ledger.narrowed))
     standing, parts, most = standing_residents(movable, ledger), list[int](), 0
@@ -80,6 +84,7 @@ def find_fillings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
 def _said(judgement: Judgement) -> Iterable[Level]:
     """The levels of the rules that others are in the way of."""
     levels = [one.level for one in judgement.own if one.blockers]
+    levels += [one.spread.rule.level for one in judgement.own if one.spread is not None]
     return dict.fromkeys(levels + [one.level for one in judgement.barriers])
 
 
@@ -87,6 +92,20 @@ def _with_just(domains: Domains, level: Level, cpus: int, count: int) -> int:
     """The domains that have just so many of some cpus, as a set."""
     by_count = domains.by_count(level, cpus)
     return by_count[count] if count < len(by_count) else 0
+
+
+def _without_filled(
+    rule: Restriction, alone: Mapping[Level, int], free: int, domains: Domains
+) -> Restriction:
+    """A restriction that leaves domains of which the newcomer takes all, if it counts containers.
+
+    Who runs there is driven out, and nobody comes back as long as it is there.
+    """
+    if rule.spread is None:
+        return rule
+    level = rule.spread.rule.level
+    filled = alone[level] & ~domains.indexes(level, domains.everything & ~free)
+    return replace(rule, forbidden=rule.forbidden & ~domains.members(level, filled))
 
 
 def _is_in_one(part: int, own: Iterable[Restriction], domains: Domains) -> bool:

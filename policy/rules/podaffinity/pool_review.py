@@ -9,7 +9,7 @@ from ....topology.sets.base_errors import quoted
 from ...annotations.annotations import effective
 from ...configuration.check import FLAG_LABEL, MACHINE_LABELS, MEASURED_LABELS
 from ...configuration.config import Config
-from ...model.container import Container
+from ...model.container import Container, ContainerId
 from ...model.level_name import level_noun
 from ...model.selector_operator import PoolOperator
 from ...pools.pool_tree import PoolTree
@@ -118,13 +118,18 @@ def reviewed_spreads(
     tree: PoolTree,
     labels: Sequence[Mapping[str, str]],
     masks: Masks,
+    eligible: Mapping[ContainerId, int],
 ) -> Iterator[Problem]:
-    """Advice about spread rules that count domains in which rules about pools leave no place."""
+    """Advice about spread rules that count domains in which rules about pools leave no place.
+
+    `eligible`: masks of the cpus that each container may ever get; others count in no domain.
+    """
     for container in containers:
         rules = placement_rules(container, config)[0]
-        reach = reach_of(rules, tree, labels)
+        usable = eligible[container.id]
+        reach = reach_of(rules, tree, labels) & usable
         for one in rules.spread:
-            idle = sum([not mask & reach for mask in masks(one.level)])
+            idle = sum([bool(mask & usable and not mask & reach) for mask in masks(one.level)])
             if not (one.is_required and reach and idle and one.counts_itself(container)):
                 continue
             noun = f"{level_noun(one.level)}{'s' * (idle != 1)}"

@@ -222,8 +222,19 @@ def test_what_never_holds_or_counts_for_nothing_is_told_once(
             [pod("web", apart(selecting("db"))), pod("db", apart(selecting("web")))],
             id="who keeps apart in both directions",
         ),
+    ],
+)
+def test_what_can_hold_is_not_told(tmp_path: Path, pods: list[str]) -> None:
+    assert advice(tmp_path, pods, "--machine", TWO_NODES) == []
+
+
+@pytest.mark.parametrize(
+    ("pods", "told", "first"),
+    [
         pytest.param(
             [pod("web", apart(selecting("web"))) for _ in range(3)],
+            ["pod 'shop/web'"] * 2,
+            0,
             id="one pod in three editions, which never run beside one another",
         ),
         pytest.param(
@@ -232,12 +243,25 @@ def test_what_never_holds_or_counts_for_nothing_is_told_once(
                 pod("db", {}, kind="Deployment"),
                 pod("db", weight(-10, "web", symmetric=True), kind="Deployment"),
             ],
+            ["Deployment 'shop/db'"],
+            1,
             id="another edition of a workload",
+        ),
+        pytest.param(
+            [pod("web", {}), pod("web", {}, namespace="other"), pod("web", {}, kind="Job")],
+            [],
+            0,
+            id="others of the same name",
         ),
     ],
 )
-def test_what_can_hold_is_not_told(tmp_path: Path, pods: list[str]) -> None:
-    assert advice(tmp_path, pods, "--machine", TWO_NODES) == []
+def test_an_object_in_several_files_is_told_and_only_the_first_is_compared(
+    tmp_path: Path, pods: list[str], told: list[str], first: int
+) -> None:
+    found = advice(tmp_path, pods, "--machine", TWO_NODES)
+    where = f"is in {tmp_path / f'pod{first}.yaml'}:1 as well, and a cluster has one"
+    fix = "leave one of them out: applied together, the later one replaces the other"
+    assert found == [f"{one}: {where} — {fix}" for one in told]
 
 
 def test_a_configuration_may_have_weights_count_in_both_directions(tmp_path: Path) -> None:
@@ -269,6 +293,29 @@ def test_more_who_keep_apart_than_there_are_domains(
     found = advice(tmp_path, pods, *(("--machine", machine) if machine else ()))
     assert len(found) == bool(told)
     assert all(told in one and "p0/main: it must keep apart from shop/" in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        pytest.param({}, "this machine has 1 NUMA node with CPUs for them", id="on shared CPUs"),
+        pytest.param(
+            {
+                "exclusive.pinfold.dev/pod": "1",
+                "prefer-isolated-cpus.resource-policy.nri.io/pod": "true",
+            },
+            "",
+            id="on isolated ones",
+        ),
+    ],
+)
+def test_domains_of_isolated_cpus_count_for_those_that_may_have_them(
+    tmp_path: Path, annotations: dict[str, str], told: str
+) -> None:
+    everybody: dict[str, Any] = {"labelSelector": {}, "topologyKey": "numa"}
+    pods = [pod(f"p{number}", apart(everybody) | annotations) for number in range(2)]
+    found = advice(tmp_path, pods, "--machine", f"{TWO_NODES} isolated:8-15")
+    assert [told in one for one in found] == [True] * bool(told)
 
 
 def test_domains_of_a_level_that_the_machine_lacks_are_those_of_a_wider_one(

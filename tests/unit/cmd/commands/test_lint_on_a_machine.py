@@ -174,6 +174,12 @@ def test_a_spread_over_domains_where_the_pod_may_not_be_is_told(text: str, told:
     assert all(one.startswith("advice: affinity.pinfold.dev/pod of default/web") for one in found)
 
 
+def test_a_spread_over_domains_that_no_pod_like_it_may_ever_have_is_not_told() -> None:
+    text = pod(spread("numa"), 2, pool_name="NUMA node #0")
+    machine = "--machine", "socket:1 numa:2 core:4 isolated:4-7"
+    assert not [one for one in lint(text, *machine) if "not let it be" in one]
+
+
 @pytest.mark.parametrize(
     ("machine", "wish", "is_told"),
     [
@@ -193,3 +199,19 @@ def test_a_pod_that_may_fill_several_domains_of_a_machine_is_told(
     text = pod({"podAntiAffinity": {FIELD: [others | {"labelSelector": {}}]}}, 1, 1, **wish)
     found = [one for one in lint(text, "--machine", machine) if "may be in several" in one]
     assert len(found) == is_told
+
+
+@pytest.mark.parametrize(
+    ("count", "is_told"),
+    [
+        pytest.param(1, True, id="isolated CPUs may serve who asks for one"),
+        pytest.param(2, False, id="and nobody who asks for more and does not say so"),
+    ],
+)
+def test_a_pod_fills_no_domain_of_isolated_cpus_that_it_never_gets(
+    count: int, *, is_told: bool
+) -> None:
+    others = {"topologyKey": "numa", "mismatchLabelKeys": ["pod.uid"]}
+    text = pod({"podAntiAffinity": {FIELD: [others | {"labelSelector": {}}]}}, count, count)
+    found = lint(text, "--machine", "numa:2 core:8 isolated:8-15")
+    assert any("may be in several" in one for one in found) is is_told

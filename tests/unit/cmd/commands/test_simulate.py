@@ -734,3 +734,51 @@ def test_of_very_many_owners_of_a_rule_that_is_unmet_the_others_are_in_one_line(
     assert owners == {f"default/s{number}/c" for number in range(4)}
     rest = ", ".join(f"default/s{number}/c" for number in range(4, 8))
     assert found[-1] == f"{rule} {rest}"
+
+
+def _pods(*pods: tuple[str, int | str, dict[str, str]]) -> str:
+    """Pods with so much cpu, and memory, requested and as limit."""
+    return "\n---\n".join(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "annotations": annotations},
+                "spec": {
+                    "containers": [
+                        {"name": "a", "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}}}
+                    ]
+                },
+            }
+        )
+        for name, cpu, annotations in pods
+    )
+
+
+def test_why_a_container_was_placed_elsewhere_is_not_said_of_where_it_is() -> None:
+    text = _pods(("small0", "200m", {}), ("small1", "200m", {}), ("big", 6, {}))
+    machine = "--machine", "numa:2 core:4 mem:4G"
+    moved = "it was placed in NUMA node #1; what happened since has put it into socket #0"
+    table = run("-", *machine, text=text).stdout
+    (line,) = [one for one in table.splitlines() if "small0/a" in one]
+    assert line.endswith(moved)
+    assert table.count(moved) == 1
+    document = json.loads(run("-", *machine, "-o", "json", text=text).stdout)
+    containers = document["scenarios"][0]["containers"].values()
+    assert {one["pod"]: one.get("notes") for one in containers} == {
+        "big": None,
+        "small0": [moved],
+        "small1": None,
+    }
+
+
+def test_weights_for_those_who_came_later_are_noted() -> None:
+    rule = (
+        "a: [{scope: {operator: AlwaysTrue}, weight: 9,"
+        " match: {key: pod/name, operator: Equals, values: [late]}}]"
+    )
+    first = {"pool-name.pinfold.dev/pod": "NUMA node #0", "pinfold.dev/affinity": rule}
+    late = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+    text = _pods(("first", 1, first), ("late", 1, late))
+    table = run("-", "--machine", "numa:2 core:4 mem:4G", text=text).stdout
+    assert "  note: default/first/a: affinity: in no one pool with default/late/a" in table

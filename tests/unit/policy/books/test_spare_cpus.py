@@ -71,10 +71,46 @@ def test_cpus_that_were_found_once_are_found_whatever_was_asked_since() -> None:
     assert found.bit_count() == 4
     assert spare.takeable(cpus, 1)
     assert spare.takeable(CpuSet.parse("2,5-6,11").mask, 4)
-    assert spare.takeable(cpus, 4, or_fewer=False).bit_count() == 3
+    assert spare.takeable(cpus, 4, or_fewer=False) == found
     assert spare.settled(cpus, 4) == found
     spare.restart()
     assert spare.settled(cpus, 4).bit_count() == 3
+
+
+@pytest.mark.parametrize(
+    ("shares", "cpus", "between"),
+    [
+        pytest.param(
+            (("1,12-13,15", 2700), ("4-5,9,12", 700), ("1,4,9", 1000), ("2,4", 500)),
+            "1-2,4-7,9,15",
+            (("3-5,12-13,15", 4),),
+            id="found at once",
+        ),
+        pytest.param(
+            (("2,5-6", 700), ("6,9,14-15", 2700), ("7,13", 500), ("5,10", 500)),
+            "2,5-10,14",
+            (("2-4,6-8,10-15", 3), ("2,6,9-12,14", 4)),
+            id="found later alone",
+        ),
+    ],
+)
+def test_the_same_question_has_the_same_answer_whatever_is_asked_between(
+    shares: tuple[tuple[str, int], ...], cpus: str, between: tuple[tuple[str, int], ...]
+) -> None:
+    ledger = ledger_of()
+    for number, (within, milli) in enumerate(shares):
+        ledger.add(narrowed(f"s{number}", ROOT, within, milli))
+    asked = CpuSet.parse(cpus).mask
+
+    def answers(spare: spare_cpus.SpareCpus) -> tuple[bool, int, int]:
+        grants, left = spare.grants(asked, 5, 10), spare.grantable(asked, 5, 10)
+        assert grants is (left >= 10)
+        return grants, left, spare.takeable(asked, 5)
+
+    first = answers(ledger.spare_cpus)
+    for one, count in between:
+        ledger.spare_cpus.takeable(CpuSet.parse(one).mask, count)
+    assert answers(ledger.spare_cpus) == first
 
 
 def test_cpus_that_are_too_few_are_not_looked_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """What looks at many residents cost: nothing is asked once more for each of them."""
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
@@ -78,6 +78,65 @@ def test_nobody_of_a_crowd_that_is_spread_unevenly_is_looked_at_as_one_of_it_end
     engine.remove(ContainerId("web0-main"))
     while engine.compact(last):
         pass
+    assert not looked_at
+
+
+def test_nobody_of_a_crowd_is_looked_at_as_one_more_comes_to_the_crowded_domain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:32G")
+    full = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+    engine.create(container_of("full", 4, annotations=full))
+    spread = {"topologySpread": [{**term("numa", "web"), "maxSkew": 1}]}
+    first = ContainerId("web1-main")
+
+    def created(name: str, at: Mapping[str, str], rules: Mapping[str, Any] | None = None) -> None:
+        engine.create(container_of(name, 0.01, rules, app="web", annotations=at))
+        while engine.compact(first):
+            pass
+
+    for number in range(72):
+        created(f"web{number}", {}, spread)
+    told = engine.decisions[first].unmet
+    assert told
+    looked_at, judgement = list[ContainerId](), RuleLook.judgement
+
+    def counted(look: RuleLook, container_id: ContainerId) -> Judgement | None:
+        looked_at.append(container_id)
+        return judgement(look, container_id)
+
+    monkeypatch.setattr(RuleLook, "judgement", counted)
+    created("web72", {}, spread)
+    assert not looked_at
+    engine.remove(ContainerId("full-main"))
+    for number in range(71):
+        created(f"other{number}", full)
+    assert engine.decisions[first].unmet, "73 are two more than 71"
+    assert engine.decisions[first].unmet != told, "it names how many there may be"
+    created("other71", full)
+    assert not any(decision.unmet for decision in engine.decisions.values())
+
+
+def test_who_breaks_another_rule_is_not_looked_at_for_spread_that_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:32G")
+    spread = {"topologySpread": [{**term("numa", "web"), "maxSkew": 1}]}
+    nowhere = {"pool-name.pinfold.dev/pod": "NUMA node #7"}
+    webs = [container_of(f"web{n}", 0.01, spread, app="web", annotations=nowhere) for n in range(3)]
+    engine.create(webs[0])
+    assert engine.decisions[webs[0].id].unmet
+    looked_at, judgement = list[ContainerId](), RuleLook.judgement
+
+    def counted(look: RuleLook, container_id: ContainerId) -> Judgement | None:
+        looked_at.append(container_id)
+        return judgement(look, container_id)
+
+    monkeypatch.setattr(RuleLook, "judgement", counted)
+    for one in webs[1:]:
+        engine.create(one)
+        while engine.compact(one.id):
+            pass
     assert not looked_at
 
 

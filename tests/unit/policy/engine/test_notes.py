@@ -60,6 +60,36 @@ def test_a_wish_to_be_near_somebody_who_is_elsewhere_is_told() -> None:
     assert "in no NUMA node with default/cache/main" in note
 
 
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        pytest.param((0, 0, 0), "", id="all are near"),
+        pytest.param(
+            (0, 1, 1),
+            "in no NUMA node with default/cache1/main, default/cache2/main, and with 1 of 3 in one",
+            id="one of three is",
+        ),
+        pytest.param(
+            (1, 1),
+            "in no NUMA node with default/cache0/main, default/cache1/main",
+            id="none is",
+        ),
+    ],
+)
+def test_a_wish_that_is_met_for_some_alone_is_told_of_the_others(
+    nodes: tuple[int, ...], told: str
+) -> None:
+    engine = engine_of(PAIR)
+    for number, node in enumerate(nodes):
+        one = container_of(f"cache{number}", 0.5, app="cache", annotations=pool(node))
+        placed(engine, one)
+    engine.create(refused := container_of("refused", 90, app="cache", annotations=pool(1)))
+    assert engine.pinning(refused.id) is None
+    rules = prefer(50, term("numa", "cache"))
+    placed(engine, web := container_of("web", 1, rules, annotations=pool(0)))
+    assert [one.rpartition(": ")[2] for one in notes(engine, web)] == [told] * bool(told)
+
+
 def test_a_wish_that_is_met_or_about_nobody_is_not_told() -> None:
     engine = engine_of(PAIR)
     placed(engine, alone := container_of("alone", 1, prefer(50, term("numa", "nobody"))))
