@@ -24,10 +24,11 @@ def decision_document(
     paths: Mapping[ContainerId, str],
     *,
     with_candidates: bool = True,
+    with_moved: bool = True,
 ) -> DecisionDocument:
     """The document of a decision; `paths`: those of containers by id, as far as they are known.
 
-    O(pools x criteria) with candidates.
+    O(pools x criteria) with candidates. `with_moved`: and with the containers that it moved.
     """
     result = decision.result
     is_granted = isinstance(result, Grant)
@@ -44,7 +45,7 @@ def decision_document(
         notes=decision.notes,
         problems=tuple(map(str, decision.problems)),
         candidates=tuple(_candidates(decision)) if with_candidates else (),
-        moved=tuple(moved_documents(decision.changes, paths)),
+        moved=tuple(moved_documents(decision.changes, paths)) if with_moved else (),
     )
 
 

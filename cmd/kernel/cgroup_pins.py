@@ -1,10 +1,10 @@
 """The cpus and memory nodes that cgroups give to containers, read back from the kernel."""
 
 import threading
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+from ...nri.dispatch.actuator import ReadBack
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
@@ -19,7 +19,7 @@ _KNOWN_MAX: Final = 2048
 _TEXTS_KEPT: Final = 64
 
 
-def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
+def cgroup_reader(root: str) -> ReadBack:
     """Reads the cpuset of a container's cgroup, found by a process of it.
 
     `root`: a folder that holds proc/ and sys/. The reader answers None where there is no process,
@@ -31,15 +31,15 @@ def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
     # One for all reads: to find a root takes longer than to read a cpuset.
     tree = DirectoryTree(root)
 
-    def read(container_id: ContainerId, pid: int) -> Pinning | None:
+    def read(container_id: ContainerId, pid: int, likely: Pinning | None) -> Pinning | None:
         folder = folders.pop(container_id, None)
-        found = None if folder is None else _read_folder(tree, folder)
+        found = None if folder is None else _read_folder(tree, folder, likely)
         if folder is not None and found is not None:
             # Behind all others: whoever is not read any more is soon the first.
             folders[container_id] = folder
             return found
         for folder in _folders(tree.read(f"proc/{pid}/cgroup") or "", container_id):
-            one = _read_folder(tree, folder)
+            one = _read_folder(tree, folder, likely)
             if one is not None and one.cpus:
                 folders[container_id] = folder
                 if len(folders) > _KNOWN_MAX:
@@ -48,17 +48,21 @@ def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
             found = found or one
         return found
 
-    def read_in_turn(container_id: ContainerId, pid: int) -> Pinning | None:
+    def read_in_turn(container_id: ContainerId, pid: int, likely: Pinning | None) -> Pinning | None:
         with turn:
-            return read(container_id, pid)
+            return read(container_id, pid, likely)
 
     return read_in_turn
 
 
-def _read_folder(tree: DirectoryTree, folder: str) -> Pinning | None:
+def _read_folder(tree: DirectoryTree, folder: str, likely: Pinning | None) -> Pinning | None:
     cpus, mems = tree.read(f"{folder}/cpuset.cpus"), tree.read(f"{folder}/cpuset.mems")
     if cpus is None or mems is None:
         return None
+    cpus, mems = cpus.strip(), mems.strip()
+    # As a rule a text of it was made a moment ago, for the runtime; to read one takes far longer.
+    if likely is not None and cpus == str(likely.cpus) and mems == str(likely.mems):
+        return likely
     try:
         return _pinning(cpus, mems)
     except IdListError:
@@ -69,7 +73,7 @@ def _read_folder(tree: DirectoryTree, folder: str) -> Pinning | None:
 @lru_cache(maxsize=_TEXTS_KEPT)
 def _pinning(cpus: str, mems: str) -> Pinning:
     """The pinning that two files of a cgroup tell. Raises `IdListError`."""
-    return Pinning(cpus=CpuSet.parse(cpus.strip()), mems=NodeSet.parse(mems.strip()))
+    return Pinning(cpus=CpuSet.parse(cpus), mems=NodeSet.parse(mems))
 
 
 def _folders(text: str, container_id: ContainerId) -> list[str]:

@@ -21,6 +21,7 @@ from prometheus_client.core import (
 
 from ...nri.dispatch.courtesy import ALONE, Courtesy
 from ...policy.engine.decision import Decision
+from ...policy.engine.gauges.gauge import Gauge
 from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from ...policy.engine.rebalance.wishes import AFFINITY, ANTI_AFFINITY, POOL, SPREAD, Wishes
 from ...policy.engine.snapshot import Snapshot
@@ -71,7 +72,7 @@ def daemon_families(
     weight: SatisfiedWeight | None = None,
     domain_series: DomainSeries | None = None,
     courtesy: Courtesy = ALONE,
-) -> Iterator[Metric]:
+) -> Iterator[Metric | Gauge]:
     """Every family, also those of which nothing was counted yet.
 
     `weight`, `domain_series`: kept from look to look.

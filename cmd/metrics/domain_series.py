@@ -3,28 +3,26 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.samples import Sample
 
+from ...policy.engine.gauges.gauge import Gauge, Labels
 from ...policy.engine.snapshot import Snapshot
 from ...policy.pools.pool_tree import PoolTree
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from .domain_levels import domains_of
 
-_Labels = Sequence[dict[str, str]]
-
 
 class DomainSeries:
     """The families of domains, of one snapshot after the other. For one thread.
 
-    A large machine has hundreds of domains: their names and labels are made once.
+    A large machine has hundreds of domains: their names and labels are made once, and they are
+    gauges, which have them apart from their values.
     """
 
     def __init__(self) -> None:
         self._tree: PoolTree | None = None
         self._domains: _MachineDomains | None = None
 
-    def families(self, snapshot: Snapshot) -> Iterator[Metric]:
+    def families(self, snapshot: Snapshot) -> Iterator[Gauge]:
         """Every family. O(domains + containers + zones of memory)."""
         known, exclusive = self._domains, 0
         if known is None or snapshot.tree is not self._tree:
@@ -41,19 +39,22 @@ class DomainSeries:
         )
         yield known.memory_family
         left = [snapshot.memory.available(one) for one in known.nodes]
+        told = [one for one in left if one is not None]
         pairs = zip(known.node_labels, left, strict=True)
-        told = [one for one, size in pairs if size is not None]
         yield _family(
             "pinfold_domain_memory_available_bytes",
             "Memory of a domain that can still be promised.",
+            # The same object as before where all is known.
+            known.node_labels
+            if len(told) == len(left)
+            else [one for one, size in pairs if size is not None],
             told,
-            [one for one in left if one is not None],
         )
         free = snapshot.free_sharable[snapshot.tree.root.id]
         yield _family(
             "pinfold_fragmentation_ratio",
             "Share of the free CPUs that are in domains of which other CPUs are taken.",
-            [{"level": level} for level in known.domains],
+            known.level_labels,
             [
                 fragmentation(free, domains, snapshot.supply.sharable.mask)
                 for domains in known.domains.values()
@@ -78,16 +79,18 @@ def fragmentation(free: int, domains: Mapping[str, CpuSet], usable: int) -> floa
 class _MachineDomains(Struct, frozen=True):
     """Domains of a machine and its pool tree, as far as they stay the same."""
 
-    labels: _Labels
+    labels: Labels
     cpus: Sequence[int]
     """Masks of the cpus that containers may use, in the order of the labels."""
     domains: Mapping[str, Mapping[str, CpuSet]]
     """By level and label, the levels in alphabetical order."""
-    node_labels: _Labels
+    node_labels: Labels
     nodes: Sequence[NodeSet]
     """Each memory node alone, in the order of their labels."""
-    cpu_family: Metric
-    memory_family: Metric
+    level_labels: Labels
+    """In the order of the domains."""
+    cpu_family: Gauge
+    memory_family: Gauge
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "_MachineDomains":
@@ -104,12 +107,13 @@ class _MachineDomains(Struct, frozen=True):
             for one in snapshot.machine.numa_nodes
             if one.memory_bytes
         )
-        labels: _Labels = [{"level": level, "domain": label} for level, label, _ in found]
-        node_labels: _Labels = [{"level": "numa", "domain": label} for label, _, _ in nodes]
+        labels: Labels = [{"level": level, "domain": label} for level, label, _ in found]
+        node_labels: Labels = [{"level": "numa", "domain": label} for label, _, _ in nodes]
         return cls(
             labels=labels,
             cpus=[mask for _, _, mask in found],
             domains=dict(sorted(domains.items())),
+            level_labels=[{"level": level} for level in sorted(domains)],
             node_labels=node_labels,
             nodes=[one for _, one, _ in nodes],
             cpu_family=_family(
@@ -127,8 +131,5 @@ class _MachineDomains(Struct, frozen=True):
         )
 
 
-def _family(name: str, text: str, labels: _Labels, values: Sequence[float]) -> Metric:
-    family = GaugeMetricFamily(name, text)
-    # As `add_metric` makes them, but for the labels, of which each family has its own there.
-    family.samples = [Sample(name, one, value) for one, value in zip(labels, values, strict=True)]
-    return family
+def _family(name: str, text: str, labels: Labels, values: Sequence[float]) -> Gauge:
+    return Gauge(name=name, unit="", help=text, group="", labels=labels, values=values)

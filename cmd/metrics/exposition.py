@@ -70,12 +70,12 @@ class Exposition:
     def page(
         self,
         gauges: Iterable[Gauge],
-        families: Iterable[Metric] = (),
+        families: Iterable[Metric | Gauge] = (),
         *,
         with_build: bool,
         with_process: bool,
     ) -> bytes:
-        """The page of all gauges, then of a few families.
+        """The page of all gauges, then of a few families; gauges among these have whole names.
 
         `with_build`: which program it is; `with_process`: how it fares.
 
@@ -88,8 +88,12 @@ class Exposition:
                 name = prometheus_name(gauge.name, gauge.unit)
                 family = self._family(known, GaugeMetricFamily(name, gauge.help))
                 parts.append(family.text_of_gauge(gauge))
-            for metric in self._courtesy.among(families):
-                parts.append(self._family(known, metric).text_of_metric(metric))
+            for one in self._courtesy.among(families):
+                if isinstance(one, Gauge):
+                    family = self._family(known, GaugeMetricFamily(one.name, one.help))
+                    parts.append(family.text_of_gauge(one))
+                else:
+                    parts.append(self._family(known, one).text_of_metric(one))
             if with_build:
                 parts.append(_build())
             if with_process:

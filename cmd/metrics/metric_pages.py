@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from ...nri.dispatch.actuator import SUSPECT
-from ...policy.engine.gauges.gauge import is_selected
+from ...policy.engine.gauges.gauge import Gauge, is_selected
 from ...policy.engine.gauges.gauge_reader import GaugeReader
 from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from ...topology.sysfs.available_memory import read_used_memory
@@ -101,7 +101,7 @@ class MetricPages:
             state_fault=self._daemon.state_fault(),
             history_fault=self._daemon.history_fault(),
         )
-        families: Iterable[Metric] = ()
+        families: Iterable[Metric | Gauge] = ()
         if self._is_shown(OWN):
             families = chain(
                 daemon_families(look, self._weight, self._domains, self._courtesy),

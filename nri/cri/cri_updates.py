@@ -1,9 +1,10 @@
 """Updates of the policy's containers at the runtime's own CRI socket."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
+from ..dispatch.actuator import ReadBack
 from ..dispatch.cri_socket import CriSocket
 from .known_containers import KnownContainers
 
@@ -36,13 +37,11 @@ class CriUpdates:
         self._socket.close()
 
 
-def reader_by_runtime_id(
-    read: Callable[[ContainerId, int], Pinning | None], known: KnownContainers
-) -> Callable[[ContainerId, int], Pinning | None]:
+def reader_by_runtime_id(read: ReadBack, known: KnownContainers) -> ReadBack:
     """Reads back pinnings of the policy's containers, which the kernel knows by other ids."""
 
-    def read_named(container_id: ContainerId, pid: int) -> Pinning | None:
+    def read_named(container_id: ContainerId, pid: int, likely: Pinning | None) -> Pinning | None:
         runtime_id = known.runtime_id(container_id)
-        return read(ContainerId(runtime_id), pid) if runtime_id else None
+        return read(ContainerId(runtime_id), pid, likely) if runtime_id else None
 
     return read_named

@@ -6,7 +6,6 @@ counts as acknowledged where it was read back from the kernel, or where the runt
 update of a container that was running already when the update was sent.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -318,20 +317,7 @@ class Acknowledgements:
 
     def counts(self) -> PinningCounts:
         """Running containers, counted by their state. O(containers)."""
-        # They are many, and in few states: an enum's member is found by a slow way.
-        running = [one for one in self._entries.values() if one.is_running]
-        states = Counter(
-            [(one.stage, one.acknowledged == one.wanted, one.failures > 0) for one in running]
-        )
-        acknowledged = waiting = failing = blind = 0
-        for (stage, is_acknowledged, is_failing), count in states.items():
-            acknowledged += count * is_acknowledged
-            waiting += count * (stage in (Stage.TELL, Stage.FLIGHT))
-            failing += count * is_failing
-            blind += count * (stage is Stage.REST and not is_acknowledged)
-        return PinningCounts(
-            acknowledged=acknowledged, waiting=waiting, failing=failing, blind=blind
-        )
+        return PinningCounts.of([one for one in self._entries.values() if one.is_running])
 
     def _want(self, pinnings: Mapping[ContainerId, Pinning]) -> dict[ContainerId, PinState]:
         """Entries of containers that should have these from now on."""

@@ -52,9 +52,10 @@ class NoAnswerError(Exception):
     """A runtime did not say what became of an update."""
 
 
-ReadBack = Callable[[ContainerId, int], Pinning | None]
+ReadBack = Callable[[ContainerId, int, Pinning | None], Pinning | None]
 """The cpus and memory nodes the kernel has for a container, by its id and a process of it; None
-where they cannot be read."""
+where they cannot be read. The third is what it should have, where that is likely: to see that it
+has takes less time than to find out what it has."""
 
 
 class Actuator:
@@ -223,7 +224,7 @@ class Actuator:
         """
         with self._lock:
             pid = self._books.pid(container_id)
-        return self._read(container_id, pid)
+        return self._read(container_id, pid, None)
 
     def doubt(self, container_ids: Iterable[ContainerId]) -> None:
         """Containers were seen with another pinning: read back soon, and tell again if so."""
@@ -307,8 +308,8 @@ class Actuator:
     def _check(self, container_ids: Iterable[ContainerId]) -> None:
         for container_id in container_ids:
             with self._lock:
-                pid = self._books.pid(container_id)
-            found = self._read(container_id, pid)
+                pid, wanted = self._books.pid(container_id), self._books.wanted(container_id)
+            found = self._read(container_id, pid, wanted)
             with self._lock:
                 can_confirm = bool(self._ways)
                 mismatch = self._books.observe(
@@ -319,11 +320,11 @@ class Actuator:
         with self._lock:
             self._changed.notify_all()
 
-    def _read(self, container_id: ContainerId, pid: int) -> Pinning | None:
+    def _read(self, container_id: ContainerId, pid: int, likely: Pinning | None) -> Pinning | None:
         if self._read_back is None:
             return None
         try:
-            return self._read_back(container_id, pid)
+            return self._read_back(container_id, pid, likely)
         except Exception as error:
             # A fault of ours with one container must not end the thread that serves all of them.
             self._report(Crashed(f"reading back of container {container_id}", error))

@@ -1,7 +1,7 @@
 """One container's way to having the cpus and memory nodes it should have."""
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -101,3 +101,23 @@ class PinningCounts(Struct, frozen=True, kw_only=True):
     """The last attempt failed, or the kernel did not have what it was told."""
     blind: int
     """Told, and nobody can say whether the kernel has it."""
+
+    @classmethod
+    def of(cls, running: Sequence[PinState]) -> "PinningCounts":
+        """The counts of containers that run. O(containers)."""
+        # Most are at rest, and known by one object to have what they should: what two pinnings
+        # have in common is found by a slow way, and so is an enum's member.
+        rest = Stage.REST
+        others = [
+            one
+            for one in running
+            if one.acknowledged is not one.wanted or one.stage is not rest or one.failures
+        ]
+        acknowledged, waiting, failing, blind = len(running) - len(others), 0, 0, 0
+        for one in others:
+            is_acknowledged = one.acknowledged == one.wanted
+            acknowledged += is_acknowledged
+            waiting += one.stage in (Stage.TELL, Stage.FLIGHT)
+            failing += one.failures > 0
+            blind += one.stage is rest and not is_acknowledged
+        return cls(acknowledged=acknowledged, waiting=waiting, failing=failing, blind=blind)

@@ -1,10 +1,11 @@
 """The embedded runtime's CRI socket and its cgroups, for the actuator of the plugin beside it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ...topology.sets.cpuset import CpuSet, NodeSet
+from ..dispatch.actuator import ReadBack
 from ..plugin.plugin import RuntimeLink
 from .embedded_runtime import EmbeddedRuntime, RequestError
 
@@ -38,10 +39,10 @@ class EmbeddedCri:
         """End; an update on paper takes no time, so none is under way."""
 
 
-def kernel_reader(runtime: EmbeddedRuntime) -> Callable[[ContainerId, int], Pinning | None]:
+def kernel_reader(runtime: EmbeddedRuntime) -> ReadBack:
     """Reads back what the kernel on paper has of a container that runs."""
 
-    def read(container_id: ContainerId, pid: int) -> Pinning | None:
+    def read(container_id: ContainerId, pid: int, _likely: Pinning | None) -> Pinning | None:
         found = runtime.kernel.get(container_id)
         # A cgroup is found by a process of it, which some runtimes do not tell.
         if found is None or not pid:

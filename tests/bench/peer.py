@@ -35,7 +35,7 @@ class Peer:
             RuntimeLink(
                 connect=lambda: theirs,
                 # A kernel that has what it was told.
-                read_back=lambda container_id, _: engine.pinning(container_id),
+                read_back=lambda container_id, _pid, _likely: engine.pinning(container_id),
             ),
             report,
             machine_memory_bytes=memory_bytes,

@@ -36,7 +36,11 @@ def read_used_memory(tree: SysfsTree) -> Mapping[int, int]:
     found: dict[int, int] = {}
     for node, text in _texts(tree):
         # One line of three dozen: to read them all takes ten times as long as to get them.
-        amounts = parse_meminfo("\n".join(one for one in text.splitlines() if _USED in one))
+        first, last = text.find(_USED), text.rfind(_USED)
+        if first < 0:
+            continue
+        end = text.find("\n", last)
+        amounts = parse_meminfo(text[text.rfind("\n", 0, first) + 1 : end if end >= 0 else None])
         if _USED in amounts:
             found[node] = amounts[_USED]
     return found

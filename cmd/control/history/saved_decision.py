@@ -4,8 +4,10 @@ The structs are the file's format. A field that is added needs a default.
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -14,6 +16,7 @@ from ....policy.engine.decision import Decision
 from ....policy.engine.reason import runner_up
 from ....policy.model.container import Container, ContainerId
 from ....policy.model.grant import Grant
+from ....policy.model.pinning import Change, Pinning
 from ....policy.placing.lineup import Lineup
 from ...state.saved_container import (
     PlacedContainer,
@@ -25,7 +28,8 @@ from ...state.saved_container import (
     saved_pod,
 )
 from ..decision_document import decision_document
-from ..documents import DecisionDocument
+from ..documents import DecisionDocument, MovedDocument, PinDocument
+from ..status_document import pin_document
 from .candidate_table import candidate_table, parse_candidates
 
 PRESENT: Final = "present"
@@ -39,8 +43,26 @@ and given back for each. Source: zlib's manual, `deflateInit2`."""
 _TREES: Final = 2
 """Pool trees at a time whose names are kept: of more there are decisions after a reload alone."""
 _TABLE_BYTES_MAX: Final = 1 << 22
+_PINNINGS_OF: Final[Callable[[Change], tuple[Pinning, Pinning]]] = attrgetter("before", "after")
 _TEXT_CHARACTERS_MAX: Final = 8192
 """Of labels and annotations; those of one pod may be 256 KiB, and the whole file is bounded."""
+
+
+class SavedMove(msgspec.Struct, frozen=True, kw_only=True):
+    """Containers that a decision moved from one pinning to another.
+
+    Those that share the cpus of a pool move together: each by itself, with what it had and has,
+    would be most of a line.
+    """
+
+    containers: tuple[str, ...]
+    from_: PinDocument = msgspec.field(name="from")
+    to: PinDocument
+
+    def documents(self) -> Iterator[MovedDocument]:
+        """The containers, one by one."""
+        for one in self.containers:
+            yield MovedDocument(container=one, from_=self.from_, to=self.to)
 
 
 class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,7 +77,10 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     pod: SavedPod | None = None
     """With this container alone; None for a release."""
     decision: DecisionDocument | None = None
-    """Without its candidates."""
+    """Without its candidates, and without whom it moved, which files of older versions have there.
+    """
+    moves: tuple[SavedMove, ...] = ()
+    """The containers that it moved, in the order of their changes."""
     ranks: bytes = b""
     """Its candidates, as JSON and compressed. Files of older versions have them in another form, by
     another name."""
@@ -64,13 +89,17 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     def document(self) -> DecisionDocument | None:
         """The whole decision; None where none was made. Raises `ValueError`, `zlib.error`."""
-        if self.decision is None or not self.ranks:
-            return self.decision
+        document = self.decision
+        if document is not None and self.moves:
+            moved = (one for move in self.moves for one in move.documents())
+            document = msgspec.structs.replace(document, moved=(*document.moved, *moved))
+        if document is None or not self.ranks:
+            return document
         text, names = (
             zlib.decompressobj().decompress(one, _TABLE_BYTES_MAX)
             for one in (self.ranks, self.pools)
         )
-        return msgspec.structs.replace(self.decision, candidates=parse_candidates(text, names))
+        return msgspec.structs.replace(document, candidates=parse_candidates(text, names))
 
     def container(self) -> Container | None:
         """The container as it was. Raises `IdListError`."""
@@ -89,7 +118,9 @@ def saved_decision(
     with_candidates: bool,
 ) -> SavedDecision:
     """A decision to be kept. `paths`: of containers by id, as far as they are known."""
-    document = decision_document(container, decision, paths, with_candidates=False)
+    document = decision_document(
+        container, decision, paths, with_candidates=False, with_moved=False
+    )
     lineup = None
     if with_candidates:
         document = msgspec.structs.replace(document, against=runner_up(decision) or None)
@@ -103,7 +134,8 @@ def saved_decision(
             mems=document.mems,
             exclusive=str(decision.result.exclusive),
         )
-    return _saved(at, event, container, one, document, lineup)
+    moves = tuple(_moves(decision.changes, paths))
+    return _saved(at, event, container, one, document, lineup, moves)
 
 
 def present_container(at: float, placed: PlacedContainer) -> SavedDecision:
@@ -125,6 +157,7 @@ def _saved(
     one: SavedContainer,
     document: DecisionDocument | None,
     lineup: Lineup | None = None,
+    moves: tuple[SavedMove, ...] = (),
 ) -> SavedDecision:
     pod = container.pod
     whole = saved_pod(pod) if _has_short_texts(container) else bare_pod(pod, ())
@@ -135,9 +168,20 @@ def _saved(
         path=container.path,
         pod=msgspec.structs.replace(whole, containers=(one,)),
         decision=document,
+        moves=moves,
         ranks=b"" if lineup is None else _ranks(lineup),
         pools=b"" if lineup is None else _compressed_names(tuple(lineup.names)),
     )
+
+
+def _moves(changes: Sequence[Change], paths: Mapping[ContainerId, str]) -> Iterator[SavedMove]:
+    """Changes as moves: as a rule those side by side have the same pinnings, before and after."""
+    for (before, after), group in groupby(changes, _PINNINGS_OF):
+        yield SavedMove(
+            containers=tuple([paths.get(one.container_id, one.container_id) for one in group]),
+            from_=pin_document(before),
+            to=pin_document(after),
+        )
 
 
 def _ranks(lineup: Lineup) -> bytes:

@@ -12,7 +12,7 @@ from ..snapshot import Snapshot
 from .cpu_gauges import CpuLabels, cpu_gauges
 from .gauge import SYSTEM, Gauge, Labels
 from .kept_loads import KeptLoads
-from .node_gauges import node_gauges
+from .node_gauges import NodeLabels, node_gauges
 from .zone_gauges import PoolZones, zone_gauges
 
 _UNMET_OF: Final[Callable[[Decision], tuple[str, ...]]] = attrgetter("unmet")
@@ -26,6 +26,7 @@ class GaugeReader:
         self._zones = PoolZones.of(())
         self._loads: KeptLoads | None = None
         self._machine: Machine | None = None
+        self._nodes = NodeLabels(sized=(), sizes=(), ids=(), all=())
         self._online: CpuSet | None = None
         self._cpus: tuple[int, ...] = ()
         self._cpu_labels: Labels = ()
@@ -46,7 +47,7 @@ class GaugeReader:
         loads.follow(snapshot, pause)
         self._loads = loads
         yield from zone_gauges(snapshot, self._zones, loads.pool_loads(snapshot))
-        yield from node_gauges(snapshot.machine, loads.nodes, used_bytes)
+        yield from node_gauges(self._nodes, loads.nodes, used_bytes)
         yield from cpu_gauges(loads, self._cpus, self._cpu_labels)
         unmet = sum(map(len, map(_UNMET_OF, snapshot.decisions.values())))
         yield Gauge(
@@ -64,7 +65,7 @@ class GaugeReader:
         if loads is None or tree is not self._tree or machine is not self._machine:
             self._zones, self._tree = PoolZones.of(tree.pools), tree
             loads = KeptLoads(machine, len(tree.pools))
-            self._machine = machine
+            self._nodes, self._machine = NodeLabels.of(machine), machine
         if machine.online != self._online:
             self._cpus = tuple(machine.online)
             self._cpu_labels = CpuLabels(self._cpus)

@@ -1,6 +1,6 @@
 """Loads of cpus, pools and memory nodes, kept up to date from one snapshot to the next."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -58,29 +58,27 @@ class KeptLoads:
             *changed_ids(self._told, told, grants),
         }
         self._grants, self._told = grants, told
-        users, milli = defaultdict[int, int](int), defaultdict[int, int](int)
+        held, moved = self._held, dict[int, list[int]]()
         for container_id in (*gone, *news, *(self._unsure - news - gone)):
             pause()
-            before, grant = self._held.get(container_id), grants.get(container_id)
-            held = None if grant is None else self._look(snapshot, grant, before)
+            before, grant = held.get(container_id), grants.get(container_id)
+            after = None if grant is None else self._look(snapshot, grant, before)
             # As a rule only the shared cpus of its pool are others than before.
-            if before is None or held is None or not before.is_placed_as(held):
+            if before is None or after is None or not before.is_placed_as(after):
                 self._place(before, -1)
-                self._place(held, 1)
-            if held is None:
-                del self._held[container_id]
-            else:
-                self._held[container_id] = held
-                users[held.cpus] += 1
-                milli[held.cpus] += held.milli
+                self._place(after, 1)
             if before is not None:
-                users[before.cpus] -= 1
-                milli[before.cpus] -= before.milli
+                _count(moved, before, -1)
+            if after is None:
+                del held[container_id]
+            else:
+                held[container_id] = after
+                _count(moved, after, 1)
         self._unsure -= gone
-        for mask, count in users.items():
+        for mask, (count, milli) in moved.items():
             pause()
             if mask:
-                self._use(mask, count, milli[mask])
+                self._use(mask, count, milli)
 
     def pool_loads(self, snapshot: Snapshot) -> PoolLoads:
         """The loads of the pools, equal to the snapshot's own once it was followed. O(pools)."""
@@ -100,18 +98,21 @@ class KeptLoads:
     def _look(self, snapshot: Snapshot, grant: Grant, before: "_Held | None") -> "_Held":
         container_id = grant.container_id
         told = snapshot.pinnings.get(container_id)
-        cpus = None if told is None else told.cpus
+        # Masks: whether a set is empty is asked by a call of Python.
+        cpus = 0 if told is None or told.cpus is None else told.cpus.mask
+        nodes = 0 if told is None or told.mems is None else told.mems.mask
         if cpus:
             self._unsure.discard(container_id)
         else:
             self._unsure.add(container_id)
-            cpus = snapshot.cpus_of(container_id)
+            known = snapshot.cpus_of(container_id)
+            cpus = 0 if known is None else known.mask
         return _Held(
             grant=grant,
-            cpus=0 if cpus is None else cpus.mask,
+            cpus=cpus,
             milli=before.milli if before is not None and before.grant is grant else _milli(grant),
             # Where preserved memory is, nobody knows.
-            nodes=0 if grant.preserve_memory else snapshot.memory_of(container_id).mask,
+            nodes=0 if grant.preserve_memory else nodes or grant.memory.mask,
         )
 
     def _place(self, held: "_Held | None", times: int) -> None:
@@ -161,6 +162,16 @@ class _Held(Struct, frozen=True, kw_only=True, gc=False):
     def is_placed_as(self, other: "_Held") -> bool:
         """Whether it differs from another one in the cpus on which it runs, at most."""
         return self.grant is other.grant and self.nodes == other.nodes
+
+
+def _count(moved: dict[int, list[int]], held: _Held, times: int) -> None:
+    """Count a container, and its milli-cpus, among those of its mask; -1 times: no longer."""
+    # In a list that is changed: to look up a mask of thousands of cpus takes longer than the rest.
+    found = moved.get(held.cpus)
+    if found is None:
+        found = moved[held.cpus] = [0, 0]
+    found[0] += times
+    found[1] += times * held.milli
 
 
 def _milli(grant: Grant) -> int:

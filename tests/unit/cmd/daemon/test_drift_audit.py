@@ -93,10 +93,10 @@ def test_what_changes_while_it_is_looked_at_is_no_drift() -> None:
     link = embedded_link(runtime)
     reads: list[Pinning | None] = []
 
-    def read(container_id: ContainerId, pid: int) -> Pinning | None:
+    def read(container_id: ContainerId, pid: int, likely: Pinning | None) -> Pinning | None:
         """What the kernel has; the second reader finds it mended."""
         assert link.read_back is not None
-        reads.append(link.read_back(container_id, pid))
+        reads.append(link.read_back(container_id, pid, likely))
         runtime.kernel[container_id].cpus = "4-5"
         return reads[-1]
 

@@ -30,7 +30,7 @@ def test_pins_are_read_back_below_the_root_that_shows_the_host(tmp_path: Path) -
         path.write_text(text)
     access = find_runtime("nri", "/absent", "pinfold", "90", {}, root=str(tmp_path))
     assert access.link.read_back is not None
-    assert access.link.read_back(ID, 17) == Pinning(cpus=CpuSet.of(2, 3), mems=NodeSet.of(1))
+    assert access.link.read_back(ID, 17, None) == Pinning(cpus=CpuSet.of(2, 3), mems=NodeSet.of(1))
 
 
 SERVICE = {"NOTIFY_SOCKET": "/run/x"}

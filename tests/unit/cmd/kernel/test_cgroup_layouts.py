@@ -129,7 +129,7 @@ def fixture_engine() -> Engine:
 
 
 def found(root: Path, engine: Engine) -> tuple[Drift, ...]:
-    kernel = cgroup_reader(str(root))(ID, PID)
+    kernel = cgroup_reader(str(root))(ID, PID, None)
     return find_drift(engine.snapshot(), {ID: kernel or Pinning()})
 
 

@@ -25,6 +25,8 @@ from pinfold.nri.dispatch.report import (
     Outcome,
     Reconfigured,
 )
+from pinfold.policy.engine.gauges.gauge import Gauge
+from pinfold.policy.engine.gauges.gauge import Sample as GaugeSample
 from pinfold.policy.engine.replacing.asked_move import AskedMove
 from pinfold.policy.manifests.manifest import parse_manifests
 from pinfold.policy.model.move_purpose import MovePurpose
@@ -73,12 +75,13 @@ def look(node: PaperNode, counts: EventCounts, **more: object) -> DaemonLook:
     )
 
 
-def values(families: Iterator[Metric]) -> dict[str, dict[tuple[str, ...], float]]:
+def values(families: Iterator[Metric | Gauge]) -> dict[str, dict[tuple[str, ...], float]]:
     """By sample name the values by labels, in the order of the labels in the family."""
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for family in families:
         for one in family.samples:
-            found.setdefault(one.name, {})[tuple(one.labels.values())] = one.value
+            name = family.name if isinstance(one, GaugeSample) else one.name
+            found.setdefault(name, {})[tuple(one.labels.values())] = one.value
     return found
 
 

@@ -1,16 +1,17 @@
 """Series of domains: what is kept of a machine from page to page, and how its parts are counted."""
 
 import pytest
-from prometheus_client.samples import Sample
 
 from pinfold.cmd.metrics.domain_series import DomainSeries, fragmentation
 from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.gauges.gauge import Sample
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import container_of, engine_of, placed
 
 
-def told(series: DomainSeries, engine: Engine) -> list[Sample]:
-    return [one for family in series.families(engine.snapshot()) for one in family.samples]
+def told(series: DomainSeries, engine: Engine) -> list[tuple[str, Sample]]:
+    families = series.families(engine.snapshot())
+    return [(family.name, one) for family in families for one in family.samples]
 
 
 def test_series_are_of_the_machine_of_each_snapshot_and_of_those_who_run_then() -> None:

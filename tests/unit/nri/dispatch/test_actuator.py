@@ -61,7 +61,7 @@ class Runtime:
     def close(self) -> None:
         self.is_over = True
 
-    def read(self, container_id: ContainerId, _pid: int) -> Pinning | None:
+    def read(self, container_id: ContainerId, _pid: int, _likely: Pinning | None) -> Pinning | None:
         return self.kernel.get(container_id)
 
 
@@ -352,13 +352,13 @@ def test_a_fault_with_one_container_does_not_end_the_work_for_all(
     bench.run(B, pinned(0))
     bench.actuator.want({B: pinned(1)})
     bench.wait(lambda: bench.actuator.acknowledged(B) == pinned(1))
-    assert read(B, 17) == pinned(1)
+    assert read(B, 17, None) == pinned(1)
 
 
 def test_a_fault_in_reading_back_counts_as_what_cannot_be_read() -> None:
     happenings: list[Happening] = []
 
-    def fail(_container_id: ContainerId, _pid: int) -> Pinning | None:
+    def fail(_container_id: ContainerId, _pid: int, _likely: Pinning | None) -> Pinning | None:
         raise ZeroDivisionError("a fault of ours")
 
     actuator, runtime = Actuator(happenings.append, Clock(), read_back=fail), Runtime()

@@ -20,6 +20,7 @@ from pinfold.cmd.control.history.history_file import (
     BYTES_MAX,
     HISTORY_NAME,
     HistoryFile,
+    parse_line,
     read_history,
 )
 from pinfold.cmd.control.history.history_keeper import HistoryKeeper
@@ -122,6 +123,34 @@ def test_why_a_container_is_where_it_is_outlives_the_daemon(node: KeptNode) -> N
         )
         assert (now.candidates, now.moved) == (was.candidates, was.moved)
         assert (now.pool, now.cpus, now.mems) == (was.pool, was.cpus, was.mems)
+
+
+def test_containers_that_move_together_are_written_together(node: KeptNode) -> None:
+    names = [f"side{number}" for number in range(6)]
+    node.run(*(burstable(name, 100) for name in names), guaranteed("db", 2000))
+    was = node.client.explain("db").moved
+    assert len(was) > 1
+    node.restart()
+    last = node.kept()[-1]
+    assert [one.path for one in node.kept()][-1] == "default/db/db"
+    assert last.decision is not None
+    assert not last.decision.moved
+    assert len(last.moves) == len({(one.from_.cpus, one.to.cpus) for one in was})
+    document = last.document()
+    assert document is not None
+    assert document.moved == was
+
+
+def test_whom_a_decision_of_an_older_version_moved_is_known() -> None:
+    pins = '"from":{"cpus":"0-3","mems":"0"},"to":{"cpus":"0-1","mems":"0"}'
+    moved = f'[{{"container":"default/a/a",{pins}}}]'
+    decision = f'{{"result":"grant","moved":{moved}}}'
+    line = f'{{"at":1,"event":"create","id":"b","path":"b","decision":{decision}}}'
+    found = parse_line(line.encode())
+    assert found is not None
+    document = found.document()
+    assert document is not None
+    assert [(one.container, one.to.cpus) for one in document.moved] == [("default/a/a", "0-1")]
 
 
 def test_a_rule_that_holds_since_a_decision_is_not_explained_as_unmet_after_a_restart(
