@@ -58,7 +58,7 @@ def resize(engine: Engine, one: Container, milli: int) -> None:
 
 def test_whose_partner_loses_its_cpu_as_that_goes_offline_tells_that() -> None:
     engine = without_cpus(together(), "4")
-    assert [cpus(engine, one) for one in (PARTNER, OWNER)] == ["8", "5"]
+    assert [cpus(engine, one) for one in (PARTNER, OWNER)] == ["6", "5"]
     assert told(engine).startswith("affinity at core to app=partner")
 
 

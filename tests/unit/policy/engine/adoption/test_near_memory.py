@@ -94,11 +94,3 @@ def test_who_loses_all_cpus_stays_near_its_memory_where_it_can(
 def test_the_reason_is_said() -> None:
     engine = engine_that_adopts(running("a", 1000, "6", "1"))
     assert engine.decisions[ContainerId("a")].decided_by == "hints"
-
-
-def test_who_finds_no_room_there_stays_in_the_socket() -> None:
-    machine = machine_from_spec("socket:2 numa:2 core:4 mem:4G")
-    engine = Engine(without(machine, CpuSet.of(6)), CONFIG)
-    engine.synchronize([running("other", 2000, "4-5", "1"), running("a", 2000, "6", "1")])
-    # The second socket has more room, and so has each of its nodes.
-    assert node_of(engine, "a") == {0}
