@@ -16,7 +16,7 @@ from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.reason import reason_of
+from pinfold.policy.engine.reason import moved_text, reason_of
 from pinfold.policy.hints.hint_text import TEST_APIS
 from pinfold.policy.manifests.pod_spec import PodSpec
 from pinfold.policy.model.container import ContainerId
@@ -160,13 +160,15 @@ class WiredRun:
         for container_id, grant in now.grants.items():
             container, decision = now.containers[container_id], now.decisions[container_id]
             kernel = self.wire.runtime.kernel[container.shown_id]
+            pool = now.tree.pools[grant.pool_id].name
+            is_moved = decision.pool != pool
             found[container.path] = Place(
-                pool=now.tree.pools[grant.pool_id].name,
+                pool=pool,
                 cpus=kernel.cpus or str(self._machine.online),
                 mems=kernel.mems or str(_all_memory(self._machine)),
                 exclusive=str(grant.exclusive),
                 decided_by=decision.decided_by,
-                reason=reason_of(decision),
+                reason=moved_text(decision.pool, pool) if is_moved else reason_of(decision),
                 kind=grant.kind,
                 unmet=decision.unmet,
                 candidates=decision.candidates,
