@@ -100,7 +100,8 @@ class RefusedMoves:
         found = had.pinning
         there = replace(container, cpus=found.cpus, mems=found.mems, state=ContainerState.RUNNING)
         kept = policy.adopt(there, had.advice)
-        plugin.actuator.want({**new_pinnings(kept.changes), container_id: kept.pinning})
+        plugin.actuator.want(new_pinnings(kept.changes))
+        plugin.actuator.want({container_id: kept.pinning}, is_likely=True)
         # Else it may not have these cpus any more, and goes to a third place.
         is_back = kept.decided_by == KEPT
 

@@ -410,6 +410,8 @@ def test_an_owner_that_the_runtime_refuses_to_move_keeps_its_cpus(
     (line,) = lines(caplog, "degraded")
     assert 'reason="the runtime refuses to move it: UNKNOWN: failed to update resources"' in line
     assert node.daemon.engine.decisions[ContainerId(web_id)].unmet
+    assert node.daemon.plugin.settle()
+    assert node.daemon.plugin.actuator.counts().failing == 0, "it has what it should have again"
     for number in range(3):
         node.run(f"new{number}", "new", 1)
     used = [one.cpus for one in node.runtime.kernel.values()]
