@@ -211,7 +211,7 @@ def _move_unless_changed(
     is_same = policy.tree is snapshot.tree and dict(policy.grants) == dict(snapshot.grants)
     if not is_same:
         return None
-    daemon.refused_moves.note(container_id, snapshot.pinnings.get(container_id))
+    daemon.refused_moves.note(container_id, policy)
     return daemon.plugin.events.move(container_id, asked)
 
 

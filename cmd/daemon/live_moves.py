@@ -2,17 +2,20 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from ...nri.dispatch.front import Front
 from ...nri.dispatch.report import Decided, Happening, Released, Unapplied
+from ...policy.engine.advice import Advice
+from ...policy.engine.decision import KEPT
 from ...policy.engine.engine import Engine
 from ...policy.engine.replacing.asked_move import REPLACED
 from ...policy.model.container import ContainerId, ContainerState
 from ...policy.model.move_purpose import MovePurpose
 from ...policy.model.pinning import Pinning, new_pinnings
+from ...topology.sets.cpuset import NO_CPUS
 
 _MOVES: Final = frozenset([REPLACED, *(one.value for one in MovePurpose)])
 
@@ -35,6 +38,14 @@ class MoveBudget:
         self._moves.append(now)
 
 
+class _Before(NamedTuple):
+    """The place of a container before it was moved last."""
+
+    pinning: Pinning
+    advice: Advice
+    """Which of its cpus there were its own: by now others may run on them."""
+
+
 class RefusedMoves:
     """A report that has a refused move taken back.
 
@@ -46,8 +57,7 @@ class RefusedMoves:
     def __init__(self) -> None:
         self._plugin: Front | None = None
         self._told: Callable[[ContainerId, str], None] | None = None
-        self._before: dict[ContainerId, Pinning] = {}
-        """What containers were told before they were moved last."""
+        self._before: dict[ContainerId, _Before] = {}
 
     def start(self, plugin: Front, told: Callable[[ContainerId, str], None]) -> None:
         """Moves are taken back in the policy of `plugin` from here on.
@@ -56,10 +66,12 @@ class RefusedMoves:
         """
         self._plugin, self._told = plugin, told
 
-    def note(self, container_id: ContainerId, before: Pinning | None) -> None:
-        """Note what a container was told that is about to be moved."""
-        if before is not None:
-            self._before[container_id] = before
+    def note(self, container_id: ContainerId, policy: Engine) -> None:
+        """Note the place of a container that is about to be moved. In the policy's turn."""
+        pinning, grant = policy.pinning(container_id), policy.grants.get(container_id)
+        if pinning is not None and grant is not None:
+            advice = Advice.of(grant, policy.tree.pools[grant.pool_id])
+            self._before[container_id] = _Before(pinning, advice)
 
     def __call__(self, happening: Happening) -> None:
         """Have it taken back, if it is a move and its container is still where it was before."""
@@ -71,10 +83,11 @@ class RefusedMoves:
         found = happening.found or plugin.actuator.kernel(happening.container_id)
         before = self._before.get(happening.container_id)
         # Where else the kernel has it, another program has put it.
-        if found is not None and found.cpus and _is_same(before, found):
-            plugin.owner.submit("a refused move", lambda: self._take_back(plugin, happening, found))
+        if before is not None and found is not None and _is_same(before.pinning, found):
+            had = _Before(found, before.advice)
+            plugin.owner.submit("a refused move", lambda: self._take_back(plugin, happening, had))
 
-    def _take_back(self, plugin: Front, refused: Unapplied, found: Pinning) -> None:
+    def _take_back(self, plugin: Front, refused: Unapplied, had: _Before) -> None:
         policy, container_id = plugin.events.policy, refused.container_id
         container, grant = policy.containers.get(container_id), policy.grants.get(container_id)
         decision = policy.decisions.get(container_id)
@@ -82,29 +95,36 @@ class RefusedMoves:
             return
         is_move = decision.decided_by in _MOVES and refused.wanted == policy.pinning(container_id)
         # Those of a pen cannot be told from each other by their cpus.
-        if not is_move or grant.pen is not None or not _are_free(found, container_id, policy):
+        if not is_move or grant.pen is not None or not _are_free(had, container_id, policy):
             return
+        found = had.pinning
         there = replace(container, cpus=found.cpus, mems=found.mems, state=ContainerState.RUNNING)
-        kept = policy.adopt(there)
-        plugin.actuator.want({**new_pinnings(kept.changes), container_id: kept.pinning})
+        kept = policy.adopt(there, had.advice)
+        plugin.actuator.want(new_pinnings(kept.changes))
+        plugin.actuator.want({container_id: kept.pinning}, is_likely=True)
+        # Else it may not have these cpus any more, and goes to a third place.
+        is_back = kept.decided_by == KEPT
 
         def tell() -> None:
-            plugin.events.report(Decided(event="return", container=there, decision=kept))
+            event = "return" if is_back else "move"
+            plugin.events.report(Decided(event=event, container=there, decision=kept))
             policy.compact(container_id)
 
         plugin.owner.afterwards(tell)
-        if self._told is not None:
+        if is_back and self._told is not None:
             self._told(container_id, refused.error)
 
 
-def _are_free(found: Pinning, container_id: ContainerId, policy: Engine) -> bool:
+def _are_free(had: _Before, container_id: ContainerId, policy: Engine) -> bool:
     """Whether no other container has been given any of these cpus for itself meanwhile."""
-    others = (one for other, one in policy.grants.items() if other != container_id)
-    return found.cpus is not None and not any(one.exclusive & found.cpus for one in others)
+    # Of its own ones the kernel does not show the hidden threads.
+    cpus = (had.pinning.cpus or NO_CPUS) | had.advice.exclusive
+    others = [one for other, one in policy.grants.items() if other != container_id]
+    return not any((one.exclusive | one.rest) & cpus for one in others)
 
 
-def _is_same(before: Pinning | None, found: Pinning) -> bool:
+def _is_same(before: Pinning, found: Pinning) -> bool:
     """Whether the kernel has what a container was told before it was moved."""
-    if before is None or before.cpus != found.cpus:
+    if not found.cpus or before.cpus != found.cpus:
         return False
     return before.mems is None or before.mems == found.mems

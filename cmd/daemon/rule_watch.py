@@ -156,8 +156,7 @@ class RuleWatch:
     def _make(self, steps: Sequence[JointStep]) -> str:
         """Make the moves until one is refused, for which reason; empty where none is."""
         for step in steps:
-            before = self._plugin.events.policy.pinning(step.container_id)
-            self._refused_moves.note(step.container_id, before)
+            self._refused_moves.note(step.container_id, self._plugin.events.policy)
             reason = self._plugin.events.place_anew(step)
             if reason is not None:
                 return reason

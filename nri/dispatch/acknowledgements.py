@@ -58,9 +58,16 @@ class Acknowledgements:
             self.forget(container_id)
         self._entries[container_id] = PinState(wanted=pinning, is_running=False)
 
-    def want(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
-        """Containers should have these from now on, and were not told yet."""
-        self._open.move(_landed(self._want(pinnings)), Stage.TELL, now)
+    def want(
+        self, pinnings: Mapping[ContainerId, Pinning], now: float, *, is_likely: bool = False
+    ) -> None:
+        """Containers should have these from now on, and were not told yet.
+
+        `is_likely`: the kernel is looked at first. A runtime that refuses all updates of a
+        container would refuse also the one to what it has.
+        """
+        stage = Stage.CHECK if is_likely else Stage.TELL
+        self._open.move(_landed(self._want(pinnings)), stage, now)
 
     def told(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
         """Containers should have these from now on, and an answer to the runtime says so."""

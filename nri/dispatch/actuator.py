@@ -143,11 +143,14 @@ class Actuator:
         with self._lock:
             self._books.create(container_id, pinning)
 
-    def want(self, pinnings: Mapping[ContainerId, Pinning]) -> None:
-        """Containers should have these from now on; they are told soon."""
+    def want(self, pinnings: Mapping[ContainerId, Pinning], *, is_likely: bool = False) -> None:
+        """Containers should have these from now on; they are told soon.
+
+        `is_likely`: they seem to have them, and are told if the kernel has others.
+        """
         if pinnings:
             with self._lock:
-                self._books.want(pinnings, self._clock())
+                self._books.want(pinnings, self._clock(), is_likely=is_likely)
                 self._wake()
 
     def answer(

@@ -157,15 +157,15 @@ class Engine:
         placed = allocator.place(container, allocator.know(container))
         return allocator.roster.with_shortfall(allocator.conclude(placed, is_awaited=True))
 
-    def adopt(self, container: Container) -> Decision:
+    def adopt(self, container: Container, advice: Advice | None = None) -> Decision:
         """Take over a container that runs already and was never announced: it cannot be refused.
 
         It keeps its cpus and memory where they are legal, else it is placed; nobody else is looked
-        at. Its own pinning is in the decision, others' in `changes`.
+        at. Its own pinning is in the decision, others' in `changes`. `advice`: if it is remembered.
         """
         container = self._central.completed(container)
         self._replace(container)
-        return adopt_alone(self._allocator, container)
+        return adopt_alone(self._allocator, container, advice)
 
     def note(self, container_id: ContainerId, *, is_anew: bool = False) -> tuple[str, ...]:
         """Notes about a placement, which are kept with its decision. For when nobody waits."""

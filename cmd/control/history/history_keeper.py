@@ -254,7 +254,8 @@ class HistoryKeeper:
         container, decision = decided.container, decided.decision
         if decided.event == "synchronize":
             self._listed.add(container.id)
-        if decision.decided_by == KEPT and container.id in self._paths:
+        is_kept = decision.decided_by == KEPT and decided.event != "return"
+        if is_kept and container.id in self._paths:
             # A list of what runs decides nothing about those that stay where they are.
             return
         is_refused = isinstance(decision.result, Refusal)

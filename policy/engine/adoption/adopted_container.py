@@ -47,11 +47,11 @@ class Blame(Struct, frozen=True):
             raise FaultyContainerError(self.container.id, error) from error
 
 
-def adopt_alone(allocator: Allocator, container: Container) -> Decision:
+def adopt_alone(allocator: Allocator, container: Container, advice: Advice | None) -> Decision:
     """The decision about a container that runs already, beside others that are known."""
     classified, others = allocator.know(container), allocator.books.pinner.told_cpus
     is_penned = allocator.pens.name_of(container, classified) is not None
-    if is_penned or not adopt(allocator, container, classified.request, others, None):
+    if is_penned or not adopt(allocator, container, classified.request, others, advice):
         asked = near_memory(container, allocator)
         return allocator.conclude(allocator.place_running(container, asked))
     return _settled_alone(allocator, container)

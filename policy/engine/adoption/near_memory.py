@@ -8,6 +8,7 @@ from ....topology.sets.cpuset import NodeSet
 from ...hints.hint_place import resolve
 from ...model.container import Container
 from ...model.hint import Hint, HintOrigin
+from ...model.request import Request
 from ...placing.classifier import Classified
 from ..allocator import Allocator
 
@@ -29,4 +30,12 @@ def near_memory(container: Container, allocator: Allocator) -> Classified:
     near, _ = resolve(hint, machine, container.path)
     if near is None:
         return classified
-    return replace(classified, request=replace(classified.request, hints=(near,)))
+    return replace(classified, request=_with_hint(classified.request, near))
+
+
+def _with_hint(request: Request, hint: Hint) -> Request:
+    """The request with a hint, for whatever it falls back to as well."""
+    less = request.fallback
+    return replace(
+        request, hints=(hint,), fallback=None if less is None else _with_hint(less, hint)
+    )

@@ -17,6 +17,7 @@ from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.cmd.daemon.paper_node import PATIENT, config
 from tests.unit.nri.plugin.session_node import eventually
 
@@ -57,6 +58,7 @@ class Node:
         near: str = "",
         apart: str = "",
         when: str = "Required",
+        milli: str = "1000",
         **said: str,
     ) -> str:
         annotations = {f"{key}.pinfold.dev/pod": value for key, value in said.items()}
@@ -70,8 +72,8 @@ class Node:
         if rules:
             annotations["affinity.pinfold.dev/pod"] = json.dumps(rules)
         resources = Resources(
-            cpu_request_milli=1000,
-            cpu_limit_milli=1000,
+            cpu_request_milli=int(milli),
+            cpu_limit_milli=int(milli),
             memory_request_bytes=GIB,
             memory_limit_bytes=GIB,
         )
@@ -408,6 +410,8 @@ def test_an_owner_that_the_runtime_refuses_to_move_keeps_its_cpus(
     (line,) = lines(caplog, "degraded")
     assert 'reason="the runtime refuses to move it: UNKNOWN: failed to update resources"' in line
     assert node.daemon.engine.decisions[ContainerId(web_id)].unmet
+    assert node.daemon.plugin.settle()
+    assert node.daemon.plugin.actuator.counts().failing == 0, "it has what it should have again"
     for number in range(3):
         node.run(f"new{number}", "new", 1)
     used = [one.cpus for one in node.runtime.kernel.values()]
@@ -416,6 +420,37 @@ def test_an_owner_that_the_runtime_refuses_to_move_keeps_its_cpus(
     node.runtime.broken_ids.clear()
     node.pass_seconds(60)
     assert node.node_of(web) == 3
+
+
+def test_cpus_of_its_own_are_no_others_though_the_move_of_their_owner_had_freed_them(
+    node_with: Callable[..., Node],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Who shares cpus there was told them, too, until the runtime refused the move."""
+    node = node_with(duringExecution={"gracePeriod": "1s"})
+    node.run("first", "cache", 1)
+    node.run("neighbour", "neighbour", 1, milli="500")
+    web = node.run("web", "web", near="cache", milli="1500")
+    web_id, neighbour_id = (
+        one.id
+        for name in (web, "neighbour")
+        for one in node.runtime.containers.values()
+        if one.name == name
+    )
+    own = node.daemon.engine.grants[ContainerId(web_id)].exclusive
+    assert own
+    node.remove("first")
+    node.run("second", "cache", 3)
+    node.runtime.broken_ids.add(web_id)
+    node.pass_seconds(2 * RULES_SECONDS)
+    assert eventually(lambda: bool(lines(caplog, "return")))
+    node.daemon.plugin.owner.ask("it is over", lambda: None)
+    assert node.daemon.plugin.settle()
+    assert node.daemon.engine.grants[ContainerId(web_id)].exclusive == own
+    assert own.isdisjoint(CpuSet.parse(node.runtime.kernel[neighbour_id].cpus))
+    assert own <= CpuSet.parse(node.runtime.kernel[web_id].cpus)
+    assert eventually(lambda: len(lines(caplog, "degraded")) == 1)
+    node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
 
 
 def test_an_owner_that_the_runtime_refuses_to_move_is_tried_more_and_more_rarely(

@@ -270,10 +270,10 @@ class CrashingEngine(Engine):
             raise ZeroDivisionError("a fault in the policy")
         return super().create(container)
 
-    def adopt(self, container: Container) -> Decision:
+    def adopt(self, container: Container, advice: Advice | None = None) -> Decision:
         if container.name == "poison":
             raise ZeroDivisionError("the same fault")
-        return super().adopt(container)
+        return super().adopt(container, advice)
 
     def stop(self, container_id: ContainerId) -> tuple[Change, ...]:
         if self.containers[container_id].name == "viper":

@@ -26,6 +26,8 @@ from pinfold.cmd.control.history.history_file import (
 from pinfold.cmd.control.history.history_keeper import HistoryKeeper
 from pinfold.cmd.control.history.saved_decision import SavedDecision
 from pinfold.nri.dispatch.report import Happening
+from pinfold.policy.engine.replacing.asked_move import AskedMove
+from pinfold.policy.model.move_purpose import MovePurpose
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 from tests.unit.nri.plugin.session_node import eventually
@@ -237,6 +239,23 @@ def test_events_are_written_in_their_order_and_once(node: KeptNode) -> None:
         ("update", "default/db/db"),
         ("release", "default/db/db"),
     ]
+
+
+def test_a_move_that_was_taken_back_is_written_with_where_the_container_is(node: KeptNode) -> None:
+    node.run(guaranteed("web"))
+    daemon, web, home = node.daemon, node.id_of("web"), node.cpus("web")
+    here = daemon.engine.grants[web].pool_id
+    there = next(one.id for one in daemon.engine.tree.pools if not one.children and one.id != here)
+    asked = AskedMove(there, MovePurpose.WISHES)
+    node.runtime.broken_ids.add(web)
+    daemon.plugin.owner.ask("note", lambda: daemon.refused_moves.note(web, daemon.engine))
+    daemon.plugin.owner.ask("move", lambda: daemon.plugin.events.move(web, asked))
+    assert str(daemon.engine.grants[web].exclusive) != home
+    assert eventually((node.state_dir / HISTORY_NAME).exists)
+    assert eventually(lambda: [one.event for one in node.kept()][-2:] == ["move", "return"])
+    last = node.kept()[-1].decision
+    assert last is not None
+    assert last.cpus == home
 
 
 def test_a_container_that_ended_while_nobody_looked_is_written_as_ended(node: KeptNode) -> None:

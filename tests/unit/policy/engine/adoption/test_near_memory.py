@@ -1,5 +1,7 @@
 """Running containers that have to leave all their cpus get others near their memory."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
@@ -21,6 +23,7 @@ from tests.unit.topology.model.offline import without
 MACHINE = machine_from_spec("socket:4 numa:1 core:4 mem:4G")
 CONFIG = Config(reserved_resources=Amounts(cpu="cpuset:0"))
 GUARANTEED, BURSTABLE = QosClass.GUARANTEED, QosClass.BURSTABLE
+EXCLUSIVE = "exclusive.pinfold.dev/pod"
 NEAR_LAST = Hint(provider="test", origin=HintOrigin.TEST, numa_nodes=NodeSet.of(3))
 
 
@@ -32,12 +35,13 @@ def running(
     *,
     qos: QosClass = GUARANTEED,
     hints: tuple[Hint, ...] = (),
+    annotations: Mapping[str, str] | None = None,
 ) -> Container:
     limited = qos is GUARANTEED
     return Container(
         id=ContainerId(name),
         name=name,
-        pod=Pod(id=PodId(name), name=name, qos=qos),
+        pod=Pod(id=PodId(name), name=name, qos=qos, annotations=annotations or {}),
         resources=Resources(
             cpu_request_milli=milli,
             cpu_limit_milli=milli if limited else None,
@@ -76,6 +80,11 @@ def engine_that_adopts(container: Container) -> Engine:
         pytest.param(running("a", 1000, "6", "1"), 1, id="one with a cpu of its own"),
         pytest.param(running("a", 500, "6", "1"), 1, id="one that shares"),
         pytest.param(running("a", 500, "6", "1", qos=BURSTABLE), 1, id="one that may burst"),
+        pytest.param(
+            running("a", 500, "6", "1", qos=BURSTABLE, annotations={EXCLUSIVE: "14"}),
+            1,
+            id="one that shares, as there are not as many as it wants for itself",
+        ),
         pytest.param(running("a", 2000, "6", "1"), 2, id="one for whom too few are left there"),
         pytest.param(running("a", 1000, "6", "0-3"), 2, id="one with memory everywhere, anywhere"),
         pytest.param(
