@@ -2,17 +2,14 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Self
+from collections.abc import Callable
+from typing import Final
 
 from ...nri.dispatch.front import runtime_fault
 from ...nri.dispatch.owner import UnfinishedError
-from ...policy.configuration.config import Config
 from ...policy.configuration.moving_fields import RebalanceFields
+from ...policy.engine.settled_node import SettledNode
 from ...policy.engine.snapshot import Snapshot
-from ...policy.model.container import Container, ContainerId
-from ...policy.model.grant import Grant
-from ...topology.model.machine import Machine
 from ..daemon.daemon import Daemon
 from ..daemon.live_moves import MoveBudget
 from ..report.log_fields import fields
@@ -26,21 +23,6 @@ _SEARCH_STEPS: Final = 20_000
 """Less than a second: the plan is made in the daemon, beside the thread that answers."""
 
 
-class _Node(NamedTuple):
-    """What a plan depends on, at one moment."""
-
-    config: Config
-    machine: Machine
-    grants: Mapping[ContainerId, Grant]
-    containers: Mapping[ContainerId, Container]
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> Self:
-        """That of a snapshot. O(containers)."""
-        grants, containers = dict(snapshot.grants), dict(snapshot.containers)
-        return cls(snapshot.config, snapshot.machine, grants, containers)
-
-
 class BackgroundRebalance:
     """Plans moves on a snapshot and makes them one by one, as long as the node stays as it was."""
 
@@ -52,7 +34,7 @@ class BackgroundRebalance:
         self._log = log
         self._clock = clock
         self._budget = MoveBudget(_HOUR)
-        self._settled: tuple[_Node, int] | None = None
+        self._settled: tuple[SettledNode, int] | None = None
         """The node on which no move was worth it, and how many might have been made."""
 
     def look(self) -> None:
@@ -74,7 +56,7 @@ class BackgroundRebalance:
         if self._settled is None:
             return False
         node, most = self._settled
-        return moves <= most and _Node.of(snapshot) == node
+        return moves <= most and SettledNode.of(snapshot) == node
 
     def _rebalance(self, snapshot: Snapshot, moves: int, settings: RebalanceFields) -> None:
         # Most nodes never rebalance, and need not have it in memory.
@@ -89,7 +71,7 @@ class BackgroundRebalance:
         )
         plan = rebalance(snapshot, limits)
         if not plan.moves:
-            self._settled = _Node.of(snapshot), moves
+            self._settled = SettledNode.of(snapshot), moves
             return
         made, stopped = 0, ""
         for number, move in enumerate(plan.moves):

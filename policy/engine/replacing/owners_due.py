@@ -1,15 +1,13 @@
 """Owners of rules required during execution that do not hold, and when each is to be moved."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Self
+from typing import Final
 
 from msgspec import Struct
 
-from ...configuration.config import Config
-from ...model.container import Container, ContainerId
-from ...model.grant import Grant
-from ...pools.supply import Supply
+from ...model.container import ContainerId
 from ..engine import Engine
+from ..settled_node import SettledNode
 
 SECOND: Final = 10**9
 _AGAIN: Final = 30 * SECOND
@@ -31,21 +29,6 @@ class _DueOwner(Struct):
     """Why it stayed where it is then."""
 
 
-class _Node(NamedTuple):
-    """What the places of containers depend on, at one moment."""
-
-    config: Config
-    supply: Supply
-    grants: Mapping[ContainerId, Grant]
-    containers: Mapping[ContainerId, Container]
-    """Their labels are what rules ask for, and not all that they ask for is in their grants."""
-
-    @classmethod
-    def of(cls, engine: Engine) -> Self:
-        """That of an engine. O(containers)."""
-        return cls(engine.config, engine.supply, dict(engine.grants), dict(engine.containers))
-
-
 class OwnersDue:
     """The owners that are to be moved. Times are in nanoseconds that never go back.
 
@@ -55,7 +38,7 @@ class OwnersDue:
 
     def __init__(self) -> None:
         self._owners: dict[ContainerId, _DueOwner] = {}
-        self._seen: _Node | None = None
+        self._seen: SettledNode | None = None
         """The node at the last look, where some owner was tried in vain."""
 
     def __contains__(self, container_id: ContainerId) -> bool:
@@ -102,7 +85,7 @@ class OwnersDue:
         `attempts`: how often it was so before it was noted.
         """
         if self._seen is None:
-            self._seen = _Node.of(engine)
+            self._seen = SettledNode.of(engine)
         owner = self._owners.setdefault(container_id, _DueOwner(now, 0))
         least, owner.attempts = max(owner.grace, _AGAIN), max(owner.attempts, attempts)
         owner.when = now + max(least, min(least * 2**owner.attempts, _AGAIN_MOST))
@@ -131,7 +114,7 @@ class OwnersDue:
     def _hasten(self, engine: Engine) -> None:
         """Make due what might come to another end by now."""
         tried = [(one, one.last) for one in self._owners.values() if one.last is not None]
-        before, self._seen = self._seen, _Node.of(engine) if tried else None
+        before, self._seen = self._seen, SettledNode.of(engine) if tried else None
         # Compared in C, as nearly all are the same objects.
         if before != self._seen:
             for one, last in tried:
