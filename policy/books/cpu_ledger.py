@@ -17,7 +17,7 @@ from ..model.request import CpuType
 from ..pools.pool_tree import PoolTree
 from .narrowed_shares import NarrowedShares
 from .pool_room import Owed, PoolRoom, Room
-from .spare_cpus import Promised, SpareCpus
+from .spare.spare_cpus import Promised, SpareCpus
 
 
 class Ledger:

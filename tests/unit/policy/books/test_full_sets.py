@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.books import full_sets, kept_cpus
-from pinfold.policy.books.full_sets import FullSets
-from pinfold.policy.books.kept_cpus import KeptCpus
+from pinfold.policy.books.spare import full_sets, kept_cpus
+from pinfold.policy.books.spare.full_sets import FullSets
+from pinfold.policy.books.spare.kept_cpus import KeptCpus
 from tests.unit.policy.books.test_spare_cpus import CPUS, SETS, SHARES, is_room
 
 EVERYTHING = 2**CPUS - 1

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from pinfold.policy.books import kept_cpus
-from pinfold.policy.books.kept_cpus import KeptCpus
+from pinfold.policy.books.spare import kept_cpus
+from pinfold.policy.books.spare.kept_cpus import KeptCpus
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.counted_calls import count_calls, count_lines
 

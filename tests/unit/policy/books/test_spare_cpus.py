@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from pinfold.policy.books import spare_cpus
 from pinfold.policy.books.cpu_ledger import Ledger
-from pinfold.policy.books.kept_cpus import KeptCpus
+from pinfold.policy.books.spare import spare_cpus
+from pinfold.policy.books.spare.kept_cpus import KeptCpus
 from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet
 from tests.unit.counted_calls import count_lines
 from tests.unit.policy.books.test_cpu_ledger import NODE0, NODE1, ROOT, ledger_of, narrowed, share

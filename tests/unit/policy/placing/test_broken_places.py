@@ -3,7 +3,7 @@
 import pytest
 
 from pinfold.policy.books.books import Books
-from pinfold.policy.books.spare_cpus import SpareCpus
+from pinfold.policy.books.spare.spare_cpus import SpareCpus
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import PoolId

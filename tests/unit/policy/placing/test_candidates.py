@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from pinfold.policy.books.books import Books
-from pinfold.policy.books.spare_cpus import SpareCpus
+from pinfold.policy.books.spare.spare_cpus import SpareCpus
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.model.container import ContainerId, QosClass
 from pinfold.policy.model.grant import PoolId

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Final, NamedTuple
 
-from ..cpus.cpu_blocks import lowest_bits
-from ..model.grant import Grant
-from ..pools.pool_tree import PoolTree
+from ...cpus.cpu_blocks import lowest_bits
+from ...model.grant import Grant
+from ...pools.pool_tree import PoolTree
+from ..narrowed_shares import NarrowedShares
 from .kept_cpus import KeptCpus
-from .narrowed_shares import NarrowedShares
 
 _TOO_LITTLE: Final = -1
 """Less than was asked for, whatever it is."""

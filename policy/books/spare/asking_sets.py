@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from ...topology.sets.cpuset import iter_bits
+from ....topology.sets.cpuset import iter_bits
 
 _NARROW_MAX: Final = 64
 

@@ -6,7 +6,7 @@ from copy import copy
 from functools import reduce
 from typing import Final
 
-from ...topology.sets.cpuset import iter_bits, lowest_cpu
+from ....topology.sets.cpuset import iter_bits, lowest_cpu
 from .asking_sets import AskingSets
 from .full_sets import FullSets
 from .way_on import WayOn, way_on

@@ -1,0 +1,4 @@
+"""Spare cpus: which may be taken beside narrowed shares, so that all find what they were promised.
+
+Asked by the ledger alone.
+"""
