@@ -17,6 +17,7 @@ from ..model.request import CpuType
 from ..pools.pool_tree import PoolTree
 from .narrowed_shares import NarrowedShares
 from .pool_room import Owed, PoolRoom, Room
+from .spare.slices import Slices
 from .spare.spare_cpus import Promised, SpareCpus
 
 
@@ -58,9 +59,7 @@ class Ledger:
         self.narrowed = NarrowedShares(tree, picker)
         """The grants that have not all of their pool; only the ledger changes them."""
         self._spare_cpus: SpareCpus | None = None
-        self._slices: dict[int, int] = {}
-        self._spares: dict[int, int] = {}
-        """Both by pool, of those in whose subtrees nothing changed since they were cut."""
+        self._slices = Slices(tree, picker, self._pool_room.own)
 
     def members(self, pen_id: ContainerId) -> Collection[ContainerId]:
         """The containers with a grant in a pen, oldest first; none of another id."""
@@ -90,8 +89,7 @@ class Ledger:
     def room(self) -> Room:
         """The room of every pool. O(pools concerned) after a change, else O(1)."""
         if self._room is None or self._stale:
-            sums = self._free_count, self._shared_milli, self._zero_requests
-            self._room = self._pool_room.measure(Owed(self.free_sharable, *sums), self._stale)
+            self._room = self._pool_room.measure(self._sums, self._stale)
             self._stale = set[int]()
         return self._room
 
@@ -126,7 +124,7 @@ class Ledger:
 
         Every pool below keeps the cpus it owes its shared grants, narrowed ones included.
         """
-        return self._sliced(pool_id) & ~self.owed
+        return self._slices.of(pool_id, self._sums) & ~self.owed
 
     def share(self, pool_id: PoolId) -> int:
         """A mask of the cpus on which a share of a pool runs, never none.
@@ -179,35 +177,10 @@ class Ledger:
         """Cpus that nobody may take, as narrowed shares or owners of rules need some of them."""
         return self.narrowed.owed(self.free_sharable[-1], self.sharable_version)
 
-    def _sliced(self, pool_id: int) -> int:
-        known = self._slices.get(pool_id)
-        if known is None:
-            known = self._slices[pool_id] = self._cut(pool_id)
-        return known
-
-    def _cut(self, pool_id: int) -> int:
-        free = self.free_sharable[pool_id]
-        pool = self.tree.pools[pool_id]
-        owes = self._shared_milli[pool_id] or self._zero_requests[pool_id]
-        if not pool.children or not owes:
-            return free
-        own = free & self._pool_room.own[pool_id]
-        return reduce(int.__or__, map(self._spared, pool.children), own)
-
-    def _spared(self, pool_id: int) -> int:
-        """The cpus a pool can give up all at once to somebody above it."""
-        known = self._spares.get(pool_id)
-        if known is None:
-            known = self._spares[pool_id] = self._spare(pool_id)
-        return known
-
-    def _spare(self, pool_id: int) -> int:
-        owed = self._shared_milli[pool_id] + (self._zero_requests[pool_id] > 0)
-        spare = (1000 * self._free_count[pool_id] - owed) // 1000
-        if spare <= 0:
-            return 0
-        found = self._sliced(pool_id)
-        return found if found.bit_count() <= spare else self._picker.pick(found, spare) or 0
+    @property
+    def _sums(self) -> Owed:
+        sums = self._free_count, self._shared_milli, self._zero_requests
+        return Owed(self.free_sharable, *sums)
 
     def without_share(self, grant: Grant) -> "Ledger":
         """A ledger to ask, never to change, where a grant has given back its shared part."""
@@ -352,9 +325,7 @@ class Ledger:
     def _outdate(self, pools: Collection[int]) -> None:
         """The numbers of pools changed, and with each its room, its slice and those above it."""
         self._stale.update(pools)
-        for pool_id in pools if self._slices or self._spares else ():
-            self._slices.pop(pool_id, None)
-            self._spares.pop(pool_id, None)
+        self._slices.outdate(pools)
 
     def _touched(self, grant: Grant) -> Collection[int]:
         """The pools that may have some of the exclusive cpus of a grant."""
@@ -369,7 +340,7 @@ class Ledger:
         ledger = copy(self)
         ledger._spare_cpus = None
         ledger._pool_room, ledger._stale = self._pool_room.copy(), set(self._stale)
-        ledger._slices, ledger._spares = dict(self._slices), dict(self._spares)
+        ledger._slices = self._slices.copy()
         return ledger
 
     def check(self) -> None:
@@ -384,8 +355,7 @@ class Ledger:
         assert (fresh.free_isolated, fresh._neighbours) == (self.free_isolated, self._neighbours)
         assert (fresh._free_count, fresh._shared_milli) == (self._free_count, self._shared_milli)
         assert (fresh._zero_requests, fresh.room) == (self._zero_requests, self.room)
-        assert all(fresh._sliced(pool_id) == found for pool_id, found in self._slices.items())
-        assert all(fresh._spared(pool_id) == found for pool_id, found in self._spares.items())
+        self._slices.check(fresh._sums)
         seen = 0
         for pen in self._pens.values():
             members = [self._grants[one] for one in self._members[pen.container_id]]
