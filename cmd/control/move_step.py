@@ -212,7 +212,7 @@ def _move_unless_changed(
     if not is_same:
         return None
     daemon.refused_moves.note(container_id, policy)
-    return daemon.plugin.events.move(container_id, asked)
+    return daemon.plugin.events.moves.move(container_id, asked)
 
 
 def _unsettled(daemon: Daemon, container_id: ContainerId, wanted: Pinning) -> str:

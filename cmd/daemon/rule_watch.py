@@ -155,14 +155,14 @@ class RuleWatch:
 
     def _make(self, steps: Sequence[JointStep]) -> str:
         """Make the moves until one is refused, for which reason; empty where none is."""
+        events = self._plugin.events
         for step in steps:
-            self._refused_moves.note(step.container_id, self._plugin.events.policy)
-            reason = self._plugin.events.place_anew(step)
-            if reason is not None:
-                return reason
-            self._due.went(step.container_id, self._plugin.events.policy)
+            self._refused_moves.note(step.container_id, events.policy)
+        made, reason = events.moves.place_anew(steps)
+        for container_id in made:
+            self._due.went(container_id, events.policy)
             self._budget.spend(self._clock())
-        return ""
+        return reason
 
     def _tell(self, container_id: ContainerId, reason: str, attempts: int = 0) -> None:
         """Tell why an owner stays where it is; without a reason it does not.

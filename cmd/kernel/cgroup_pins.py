@@ -4,7 +4,7 @@ import threading
 from functools import lru_cache
 from typing import Final
 
-from ...nri.dispatch.actuator import ReadBack
+from ...nri.dispatch.way import ReadBack
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
-from ..dispatch.actuator import ReadBack
 from ..dispatch.cri_socket import CriSocket
+from ..dispatch.way import ReadBack
 from .known_containers import KnownContainers
 
 

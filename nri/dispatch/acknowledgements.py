@@ -193,6 +193,14 @@ class Acknowledgements:
             if one.due <= now and (one.is_running or stage is Stage.TELL)
         ]
 
+    def has_landed(self, container_id: ContainerId) -> bool:
+        """Whether nothing more is done about the pinning that a container should have.
+
+        It has it, does not run, or is gone; or nobody can ever tell.
+        """
+        entry = self._entries.get(container_id)
+        return entry is None or entry.stage is Stage.REST
+
     def hurry(self) -> None:
         """Check now what would be checked later. O(open ones)."""
         for one in self._open.entries(Stage.CHECK):

@@ -8,13 +8,14 @@ the wrong order, so that one of them may hang for good (containerd/nri pull requ
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from .acknowledgements import Acknowledgements
 from .pin_state import Mismatch, PinLook, PinningCounts, Stage
 from .report import Crashed, Recovered, Report, Suspect, Unapplied, Updated, Waiting
+from .way import NoAnswerError, ReadBack, Way
 
 SUSPECT: Final = "the runtime hangs: it answers no update and sends nothing — restart it"
 ANSWER_MAX: Final = 32
@@ -26,36 +27,6 @@ _BATCH_MAX: Final = 16
 """Updates sent at once: what is wanted may have changed until the last of them is made."""
 _TOLD_OF_FAILURES: Final = 3
 """Failures in a row after which somebody should know; most are over with the second attempt."""
-
-
-class Way(Protocol):
-    """A way of sending updates that a runtime did not ask for."""
-
-    @property
-    def raises_events(self) -> bool:
-        """Whether the runtime asks its plugins about every such update, and takes their answers."""
-        ...
-
-    def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
-        """Returns once the runtime has answered: the updates that failed, each with the reason.
-
-        Raises `NoAnswerError` where it does not.
-        """
-        ...
-
-    def close(self) -> None:
-        """End what is under way; for any thread."""
-        ...
-
-
-class NoAnswerError(Exception):
-    """A runtime did not say what became of an update."""
-
-
-ReadBack = Callable[[ContainerId, int, Pinning | None], Pinning | None]
-"""The cpus and memory nodes the kernel has for a container, by its id and a process of it; None
-where they cannot be read. The third is what it should have, where that is likely: to see that it
-has takes less time than to find out what it has."""
 
 
 class Actuator:
@@ -84,6 +55,8 @@ class Actuator:
         self._reason = "there is no connection"
         self._heard_at = clock()
         self._is_suspect = False
+        self.looked: Callable[[], None] | None = None
+        """Called, if there is any, in the actuator's thread after whatever that has done."""
         self._is_open = False
         self._is_closed = False
         self._is_ending = False
@@ -229,6 +202,11 @@ class Actuator:
             pid = self._books.pid(container_id)
         return self._read(container_id, pid, None)
 
+    def have_landed(self, container_ids: Iterable[ContainerId]) -> bool:
+        """Whether all of these have what they should have, as far as that can ever be told."""
+        with self._lock:
+            return all(map(self._books.has_landed, container_ids))
+
     def doubt(self, container_ids: Iterable[ContainerId]) -> None:
         """Containers were seen with another pinning: read back soon, and tell again if so."""
         with self._lock:
@@ -276,6 +254,8 @@ class Actuator:
     def _run(self) -> None:
         waiting: Waiting | None = None
         while True:
+            if self.looked is not None:
+                self.looked()
             if waiting is not None:
                 # Outside the lock, which whoever answers the runtime takes.
                 self._report(waiting)

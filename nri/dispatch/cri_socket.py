@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
-from .actuator import NoAnswerError
+from .way import NoAnswerError
 
 if TYPE_CHECKING:
     import grpc

@@ -14,8 +14,6 @@ from ...policy.engine.advice import Advice
 from ...policy.engine.decision import Decision
 from ...policy.engine.engine import Engine
 from ...policy.engine.reconfiguration import find_moves
-from ...policy.engine.replacing.asked_move import AskedMove
-from ...policy.engine.replacing.joint_replacement import JointStep, make_move
 from ...policy.model.container import Container, ContainerId, ContainerState, PodId
 from ...policy.model.grant import Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate, merge
@@ -23,8 +21,9 @@ from ...policy.model.pinning import Change, Pinning, new_pinnings
 from ...topology.model.machine import Machine
 from .actuator import Actuator
 from .answer import Answer
-from .broken_rules import BrokenRules, as_it_is, unmet_by_now
+from .broken_rules import BrokenRules, as_it_is
 from .foreign_pins import ForeignPins
+from .live_moves import LiveMoves
 from .newcomer import Listing, Mention, Newcomer
 from .owner import Owner
 from .report import (
@@ -69,6 +68,9 @@ class Events:
         self._owner = owner
         self.report: Final = BrokenRules(report, lambda: self.policy)
         """The report to tell what happened to containers, for it tells what follows as well."""
+        self.moves: Final = LiveMoves(
+            lambda: self.policy, actuator, owner, self.report, self._decided, self.adjust
+        )
         self._machine_memory_bytes = machine_memory_bytes
         self._undone = UndoneCreations()
         self.foreign_pins = ForeignPins()
@@ -221,16 +223,6 @@ class Events:
         self._owner.afterwards(tell)
         return True
 
-    def move(self, container_id: ContainerId, asked: AskedMove) -> Decision:
-        """Move a running container to another pool, and tell all that change; or say why not."""
-        known = self.policy.containers.get(container_id)
-        decision = make_move(self.policy, container_id, asked)
-        if known is not None and not isinstance(decision.result, Refusal):
-            self._actuator.want({**new_pinnings(decision.changes), container_id: decision.pinning})
-            self.report.expect(container_id, asked.awaited)
-            self._owner.afterwards(lambda: self._decided("move", known, decision))
-        return decision
-
     def look_at_rules(self) -> Mapping[ContainerId, tuple[str, ...]]:
         """Tell of rules required during execution that stopped holding; see the policy's own."""
         before = dict(self.policy.decisions)
@@ -241,23 +233,6 @@ class Events:
                 self._tell_unmet(self.policy.containers[container_id], decision)
         self._owner.afterwards(self.report.look)
         return found
-
-    def place_anew(self, step: JointStep) -> str | None:
-        """Move a container to where its rules hold; why it stays, None where it is moved or gone.
-
-        All that change are told.
-        """
-        known = self.policy.containers.get(container_id := step.container_id)
-        if known is None or container_id not in self.policy.grants:
-            return None
-        decision = self.policy.place_anew(container_id, step.asked, mends_told=step.follows)
-        if isinstance(decision.result, Refusal):
-            return decision.result.reason
-        self._actuator.want({**new_pinnings(decision.changes), container_id: decision.pinning})
-        self._owner.afterwards(
-            lambda: self._decided("replace", known, unmet_by_now(self.policy, decision))
-        )
-        return None
 
     def end_cold_start(self, container_id: ContainerId) -> None:
         """A container has run long enough without DRAM."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ...topology.sets.cpuset import CpuSet, NodeSet
-from ..dispatch.actuator import ReadBack
+from ..dispatch.way import ReadBack
 from ..plugin.plugin import RuntimeLink
 from .embedded_runtime import EmbeddedRuntime, RequestError
 

@@ -6,7 +6,7 @@ from typing import Final
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ..api import nri_pb2
-from ..dispatch.actuator import NoAnswerError
+from ..dispatch.way import NoAnswerError
 from .messages import update_messages
 from .session import Session
 

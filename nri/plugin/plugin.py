@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...policy.engine.engine import Engine
-from ..dispatch.actuator import Actuator, ReadBack, Way
+from ..dispatch.actuator import Actuator
 from ..dispatch.events import Events
 from ..dispatch.owner import Owner
 from ..dispatch.report import Crashed, Disconnected, Report
+from ..dispatch.way import ReadBack, Way
 from ..hints.hint_finder import HintFinder
 from .container_reader import ContainerReader
 from .nri_updates import NriUpdates

@@ -199,6 +199,7 @@ class Books:
 
     def release(self, container_id: ContainerId) -> None:
         """Give back all that a container holds. Unknown ids change nothing."""
+        self.ledger.let_go(container_id)
         grant = self.ledger.drop(container_id)
         if grant is not None:
             self.memory.release(container_id)
@@ -213,6 +214,7 @@ class Books:
         if self.ledger.members(pen_id):
             self.pinner.mark(pen_id)
         else:
+            self.ledger.let_go(pen_id)
             self.ledger.drop(pen_id)
             self.memory.release(pen_id)
             self.pinner.forget(pen_id)
@@ -352,8 +354,7 @@ class Books:
         self.ledger.add(grant)
         pinning = self.pinner.pinning(grant)
         if pinning.cpus is not None:
-            kept = (container.cpus or NO_CPUS) & self.machine.online
-            pinning = replace(pinning, cpus=kept)
+            pinning = replace(pinning, cpus=(container.cpus or NO_CPUS) & self.machine.online)
         self.pinner.note(container.id, pinning)
         return grant, pinning
 

@@ -51,6 +51,9 @@ class Ledger:
         self.pens: Mapping[ContainerId, Grant] = self._pens
         """Every pen, oldest first: what the containers in it hold together."""
         self._members: dict[ContainerId, dict[ContainerId, None]] = {}
+        self._left: dict[ContainerId, Grant] = {}
+        self.left: Mapping[ContainerId, Grant] = self._left
+        """What moved containers, and pens, have left and nobody may have yet: see `keep_left`."""
         self._sharing: list[dict[ContainerId, Grant]] = [{} for _ in pools]
         self._pool_room = PoolRoom(tree)
         self._room: Room | None = None
@@ -205,6 +208,7 @@ class Ledger:
         ledger.grants = ledger._grants = dict(self._grants)
         ledger.pens = ledger._pens = dict(self._pens)
         ledger._members = {pen: dict(members) for pen, members in self._members.items()}
+        ledger.left = ledger._left = dict(self._left)
         ledger.narrowed = self.narrowed.copy()
         ledger._sharing = [dict(one) for one in self._sharing]
         ledger.spare_cpus.resume(self._spare_cpus)
@@ -262,6 +266,27 @@ class Ledger:
         if self._spare_cpus is not None:
             self._spare_cpus.change(grant, is_added=False)
         return grant
+
+    def keep_left(self, left: Grant) -> None:
+        """Take the exclusive cpus of a grant for nobody: its container is somewhere else by now.
+
+        Yet the kernel may not know it. They are free cpus, and there is room without them.
+        """
+        self.let_go(left.container_id)
+        self._left[left.container_id] = left
+        self._exchange(left, is_taken=True)
+        if self._spare_cpus is not None:
+            self._spare_cpus.change(left, is_added=True)
+
+    def let_go(self, container_id: ContainerId) -> bool:
+        """Free the cpus that a container or a pen has left; whether some were kept."""
+        left = self._left.pop(container_id, None)
+        if left is None:
+            return False
+        self._exchange(left, is_taken=False)
+        if self._spare_cpus is not None:
+            self._spare_cpus.change(left, is_added=False)
+        return True
 
     def _exchange(self, grant: Grant, *, is_taken: bool) -> None:
         """Take the exclusive cpus of a grant from all pools that have some, or give them back."""
@@ -349,6 +374,8 @@ class Ledger:
         fresh = Ledger(self.tree, self._picker)
         for grant in (*self._pens.values(), *self._grants.values()):
             fresh.add(grant)
+        for left in self._left.values():
+            fresh.keep_left(left)
         assert (fresh._grants, fresh._reserved_milli) == (self._grants, self._reserved_milli)
         assert self._members.keys() == self._pens.keys()
         assert (fresh.free_sharable, fresh.owed) == (self.free_sharable, self.owed)
@@ -365,6 +392,6 @@ class Ledger:
                 assert pen.exclusive - slices, f"{pen.container_id}: nothing to share"
             assert not seen & (pen.exclusive - slices).mask, f"{pen.container_id}: granted twice"
             seen |= (pen.exclusive - slices).mask
-        for grant in self._grants.values():
+        for grant in (*self._grants.values(), *self._left.values()):
             assert not seen & grant.exclusive.mask, f"{grant.container_id}: cpu granted twice"
             seen |= grant.exclusive.mask

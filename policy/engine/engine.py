@@ -13,7 +13,7 @@ from ..model.container import Container, ContainerId, ContainerState, Pod, PodId
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.instances import Listed
 from ..model.move_purpose import MovePurpose
-from ..model.pinning import Change, Pinning, changed, difference
+from ..model.pinning import Change, Pinning, changed
 from ..placing.classifier import Classifier
 from ..placing.wishes.bandwidth import interleaved, lifts_quota
 from ..pools.layout import MachineLayout
@@ -24,10 +24,12 @@ from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
 from .adoption.adopted_container import adopt_alone
-from .adoption.readoption import catch_up, readopted
-from .advice import Advice, Usability
+from .adoption.adopted_node import adopted_node
+from .adoption.readoption import readopted
+from .advice import Advice
 from .allocator import Allocator
-from .decision import Adopted, Decision, carried_over, with_repetition
+from .decision import Adopted, Decision
+from .left_cpus import LeftCpus
 from .replacing.asked_move import ANYWHERE, AskedMove
 from .restoration import restore
 from .snapshot import Snapshot
@@ -86,6 +88,16 @@ class Engine:
     def grants(self) -> Mapping[ContainerId, Grant]:
         """The grants of all placed containers, oldest first."""
         return self._allocator.books.ledger.grants
+
+    @property
+    def left(self) -> Mapping[ContainerId, Grant]:
+        """Cpus that moved containers, and pens, have left and that are for nobody yet."""
+        return self._allocator.books.ledger.left
+
+    @property
+    def left_cpus(self) -> LeftCpus:
+        """The cpus that containers have left, to be kept and let go."""
+        return LeftCpus(self._allocator)
 
     @property
     def decisions(self) -> Mapping[ContainerId, Decision]:
@@ -155,7 +167,8 @@ class Engine:
         self._replace(container)
         allocator = self._allocator
         placed = allocator.place(container, allocator.know(container))
-        return allocator.roster.with_shortfall(allocator.conclude(placed, is_awaited=True))
+        decision = allocator.conclude(placed, is_awaited=True)
+        return self.left_cpus.told(allocator.roster.with_shortfall(decision))
 
     def adopt(self, container: Container, advice: Advice | None = None) -> Decision:
         """Take over a container that runs already and was never announced: it cannot be refused.
@@ -336,23 +349,8 @@ class Engine:
             self._allocator, listed.running, advice, faults, self._interrupts
         )
         is_same_tree = self.tree.has_pools_of(earlier_tree)
-        decisions = self._allocator.roster.decisions
-        for one in listed.running:
-            before, hint = earlier.get(one.id), advice.get(one.id)
-            decision = carried_over(decisions[one.id], before, hint, is_same_tree=is_same_tree)
-            if one.id in listed.repeated:
-                decision = with_repetition(decision, one, listed.repeated[one.id])
-            self._allocator.carry_over(decision)
-        self._allocator.unmet.refresh_all()
-        usability = Usability.since(advice.values(), self.supply)
-        if usability.freed or usability.is_reserved:
-            catch_up(self._allocator, usability.freed)
-        changes = (difference(one, self.pinning(one.id)) for one in listed.running)
-        return Adopted(
-            decisions=tuple(decisions[one.id] for one in listed.running),
-            changes=tuple(filter(None, changes)),
-            faults={one: errors[-1] for one, errors in faults.items()},
-        )
+        allocator = self._allocator
+        return adopted_node(allocator, listed, advice, earlier, faults, is_same_tree=is_same_tree)
 
     def reconfigured(
         self, config: Config, machine: Machine | None = None
@@ -376,6 +374,8 @@ class Engine:
         found = self._readopt(running, before.advice(self.config), before.decisions, before.tree)
         if unmet_names is not None:
             self._allocator.unmet.lost.look_at_all(unmet_names, self._allocator.unmet.look())
+        for left in before.left.values():
+            self.left_cpus.restore(left)
         changes = (changed(one.id, told.get(one.id), self.pinning(one.id)) for one in running)
         return Adopted(
             decisions=tuple(self.decisions.values()),

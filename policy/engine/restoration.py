@@ -27,6 +27,7 @@ def snapshot_of(
         containers=dict(roster.containers),
         grants=dict(ledger.grants),
         pens=dict(ledger.pens),
+        left=dict(ledger.left),
         pod_sizes=dict(roster.pod_sizes),
         decisions=dict(roster.decisions),
         pinnings=books.pinner.all_told(),
@@ -68,6 +69,8 @@ def restore(
         classified = roster.classified[container_id]
         container = snapshot.containers[container_id]
         books.let_count(container, classified.rules, classified.placement)
+    for left in snapshot.left.values():
+        books.ledger.keep_left(left)
     books.memory.restore(snapshot.memory)
     books.inherit(snapshot.memory_look, snapshot.due_dram)
     books.pinner.drain()

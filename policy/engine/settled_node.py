@@ -23,8 +23,10 @@ class SettledNode(NamedTuple):
     grants: Mapping[ContainerId, Grant]
     containers: Mapping[ContainerId, Container]
     """Their labels are what rules ask for, and not all that they ask for is in their grants."""
+    left: Mapping[ContainerId, Grant]
 
     @classmethod
     def of(cls, node: Engine | Snapshot) -> Self:
         """The node of an engine at present, or of a snapshot. O(containers)."""
-        return cls(node.config, node.supply, dict(node.grants), dict(node.containers))
+        held, known = dict(node.grants), dict(node.containers)
+        return cls(node.config, node.supply, held, known, dict(node.left))

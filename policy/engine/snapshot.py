@@ -60,6 +60,8 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
     """What every placed container holds, oldest first."""
     pens: Mapping[ContainerId, Grant]
     """What containers hold that are in one pen, all of them together."""
+    left: Mapping[ContainerId, Grant]
+    """Cpus that moved containers, and pens, have left and that are for nobody yet."""
     pod_sizes: Mapping[str, Resources]
     """The last size of pods that were resized, by uid."""
     decisions: Mapping[ContainerId, Decision]

@@ -118,7 +118,7 @@ def test_who_is_moved_counts_among_those_that_were_told_other_cpus(
     leaves = (one.id for one in events.policy.tree.pools if not one.children)
     (there,) = (one for one in leaves if one != here)
     asked = AskedMove(there, MovePurpose.WISHES)
-    node.daemon.plugin.owner.ask("move", lambda: events.move(node.id_of("side"), asked))
+    node.daemon.plugin.owner.ask("move", lambda: events.moves.move(node.id_of("side"), asked))
     node.settle()
     assert node.grant("side").pool_id == there
     told = values(daemon_families(look(node, counts)))["pinfold_cpuset_updates_total"]

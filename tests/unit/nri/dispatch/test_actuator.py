@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from pinfold.nri.dispatch.actuator import SILENCE_SECONDS, Actuator, NoAnswerError
+from pinfold.nri.dispatch.actuator import SILENCE_SECONDS, Actuator
 from pinfold.nri.dispatch.report import (
     Crashed,
     Happening,
@@ -17,6 +17,7 @@ from pinfold.nri.dispatch.report import (
     Updated,
     Waiting,
 )
+from pinfold.nri.dispatch.way import NoAnswerError
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet

@@ -217,7 +217,7 @@ def test_a_rule_that_a_move_mends_is_told_of_nobody_any_more_however_many_there_
     assert any(policy.decisions[one.id].unmet for one in many)
     (pool,) = (one.id for one in policy.tree.pools if one.name == "NUMA node #2")
     asked = AskedMove(pool, MovePurpose.RULES)
-    node.owner.ask("move", lambda: node.events.move(owner.id, asked))
+    node.owner.ask("move", lambda: node.events.moves.move(owner.id, asked))
     node.tidy()
     assert [one.path for one in (owner, *many) if policy.decisions[one.id].unmet] == []
 
@@ -257,7 +257,7 @@ def test_an_owner_whose_partner_a_resize_takes_elsewhere_is_told_of(node: _Node)
 def move_to(node: _Node, container: Container, number: int, *awaited: Container) -> None:
     (pool,) = (p.id for p in node.events.policy.tree.pools if p.name == f"NUMA node #{number}")
     asked = AskedMove(pool, MovePurpose.RULES, tuple(one.id for one in awaited))
-    decision = node.owner.ask("move", lambda: node.events.move(container.id, asked))
+    decision = node.owner.ask("move", lambda: node.events.moves.move(container.id, asked))
     assert decision is not None
     assert isinstance(decision.result, Grant), decision.result
     node.tidy()

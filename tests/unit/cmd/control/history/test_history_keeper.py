@@ -249,7 +249,7 @@ def test_a_move_that_was_taken_back_is_written_with_where_the_container_is(node:
     asked = AskedMove(there, MovePurpose.WISHES)
     node.runtime.broken_ids.add(web)
     daemon.plugin.owner.ask("note", lambda: daemon.refused_moves.note(web, daemon.engine))
-    daemon.plugin.owner.ask("move", lambda: daemon.plugin.events.move(web, asked))
+    daemon.plugin.owner.ask("move", lambda: daemon.plugin.events.moves.move(web, asked))
     assert str(daemon.engine.grants[web].exclusive) != home
     assert eventually((node.state_dir / HISTORY_NAME).exists)
     assert eventually(lambda: [one.event for one in node.kept()][-2:] == ["move", "return"])

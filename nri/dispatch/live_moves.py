@@ -1,0 +1,162 @@
+"""Live moves: containers that run are sent to other cpus, and what they leave is kept meanwhile."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from ...policy.engine.decision import Decision
+from ...policy.engine.engine import Engine
+from ...policy.engine.replacing.asked_move import AskedMove
+from ...policy.engine.replacing.joint_replacement import JointStep, make_move
+from ...policy.model.container import Container, ContainerId
+from ...policy.model.grant import Grant, Refusal
+from ...policy.model.pinning import Change, Pinning, changed, new_pinnings
+from .actuator import Actuator
+from .broken_rules import BrokenRules, unmet_by_now
+from .owner import Owner
+
+LEFT: Final = "cpus that a moved container has left"
+"""The cause for which others are told more cpus."""
+
+
+class _Made(NamedTuple):
+    """A move that the policy made, and the container as it was known before."""
+
+    known: Container
+    decision: Decision
+
+
+class LiveMoves:
+    """Moves of running containers, each in a turn at the policy.
+
+    What a container had for itself is nobody's until the kernel is known to have moved it: its
+    runtime may be late, or refuse.
+    """
+
+    def __init__(
+        self,
+        policy: Callable[[], Engine],
+        actuator: Actuator,
+        owner: Owner,
+        report: BrokenRules,
+        decided: Callable[[str, Container, Decision], None],
+        adjust: Callable[[str, tuple[Change, ...]], None],
+    ) -> None:
+        """`policy`: the present one. `decided`: tells of a move. `adjust`: has others told."""
+        self._policy = policy
+        self._actuator = actuator
+        self._owner = owner
+        self._report = report
+        self._decided = decided
+        self._adjust = adjust
+        self._awaited: dict[ContainerId, Sequence[ContainerId]] = {}
+        """Containers on the move, by the ids they are held as: their own, or their pen's."""
+        self._is_looking = False
+        """Whether some are known to have landed, and the policy will look."""
+        actuator.looked = self._look
+
+    def move(self, container_id: ContainerId, asked: AskedMove) -> Decision:
+        """Move a running container to another pool, and tell all that change; or say why not."""
+        policy, before = self._policy(), self._held([container_id])
+        known = policy.containers.get(container_id)
+        decision = make_move(policy, container_id, asked)
+        if known is None or isinstance(decision.result, Refusal):
+            return decision
+        [decision] = self._sent([_Made(known, decision)], before)
+        self._report.expect(container_id, asked.awaited)
+        self._owner.afterwards(lambda: self._decided("move", known, decision))
+        return decision
+
+    def place_anew(self, steps: Sequence[JointStep]) -> tuple[Sequence[ContainerId], str]:
+        """Move containers to where their rules hold, until one cannot be; those gone are passed by.
+
+        Those that were moved, and why the next one was not. All that change are told.
+        """
+        policy, made, reason = self._policy(), list[_Made](), ""
+        before = self._held([one.container_id for one in steps])
+        for step in steps:
+            known = policy.containers.get(step.container_id)
+            if known is None or step.container_id not in policy.grants:
+                continue
+            decision = policy.place_anew(step.container_id, step.asked, mends_told=step.follows)
+            if isinstance(decision.result, Refusal):
+                reason = decision.result.reason
+                break
+            made.append(_Made(known, decision))
+        for one, sent in zip(made, self._sent(made, before), strict=True):
+            self._owner.afterwards(partial(self._tell_replaced, one.known, sent))
+        return [one.known.id for one in made], reason
+
+    def _tell_replaced(self, known: Container, decision: Decision) -> None:
+        self._decided("replace", known, unmet_by_now(self._policy(), decision))
+
+    def _held(self, container_ids: Iterable[ContainerId]) -> dict[ContainerId, Grant]:
+        """What each of some containers, or its pen, has now, by the id it is held as."""
+        left_cpus = self._policy().left_cpus
+        found = filter(None, map(left_cpus.held, container_ids))
+        return {one.container_id: one for one in found}
+
+    def _sent(
+        self, made: Sequence[_Made], before: Mapping[ContainerId, Grant]
+    ) -> Sequence[Decision]:
+        """Send containers that were moved, and others that follow; the decisions as they are sent.
+
+        `before`: what they had. All at once: what is kept is not given to others first.
+        """
+        if not made:
+            return ()
+        policy = self._policy()
+        moved = {one.known.id: policy.grants[one.known.id].held_as for one in made}
+        kept = policy.left_cpus.keep([before[one] for one in dict.fromkeys(moved.values())])
+        sent = _as_they_are(policy, made)
+        told = new_pinnings(kept)
+        for one in made:
+            for change in one.decision.changes:
+                # It was to use what is kept by now, and nothing is new for it.
+                told.pop(change.container_id, None)
+        for decision in sent:
+            told |= {**new_pinnings(decision.changes), decision.container_id: decision.pinning}
+        for held_as in policy.left.keys() & moved.values():
+            members = [one for one, grant in policy.grants.items() if grant.held_as == held_as]
+            # Before they are sent: they may land while nobody looks.
+            self._awaited[held_as] = members
+        self._actuator.want(told)
+        return sent
+
+    def _look(self) -> None:
+        """Look who has landed. In the actuator's thread."""
+        if not self._awaited or self._is_looking:
+            return
+        if any(map(self._actuator.have_landed, tuple(self._awaited.values()))):
+            self._is_looking = True
+            self._owner.submit("cpus that were left", self._let_go)
+
+    def _let_go(self) -> None:
+        """Let go what they left who have landed; who was moved once more meanwhile has not."""
+        self._is_looking = False
+        awaited = self._awaited.items()
+        landed = [one for one, ids in awaited if self._actuator.have_landed(ids)]
+        for held_as in landed:
+            del self._awaited[held_as]
+        self._adjust(LEFT, self._policy().left_cpus.let_go(landed))
+
+
+def _as_they_are(policy: Engine, made: Sequence[_Made]) -> Sequence[Decision]:
+    """The decisions about moves, one after the other, with what all are told after the last one.
+
+    For somebody was to use what is kept by now.
+    """
+    found: list[Decision] = []
+    later: dict[ContainerId, Pinning] = {}
+    for decision in [one.decision for one in reversed(made)]:
+        changes: list[Change] = []
+        for one in decision.changes:
+            after = later.get(one.container_id) or policy.pinning(one.container_id) or one.after
+            if (change := changed(one.container_id, one.before, after)) is not None:
+                changes.append(change)
+            later[one.container_id] = one.before
+        own = later.get(decision.container_id) or policy.pinning(decision.container_id)
+        found.insert(0, replace(decision, pinning=own or Pinning(), changes=tuple(changes)))
+    return found

@@ -1,0 +1,90 @@
+"""Left cpus: those of containers that were moved live, for nobody until the kernel has moved them.
+
+A runtime may be late, or refuse to move one: whoever was given its cpus meanwhile would share them.
+"""
+
+from collections.abc import Iterable
+from functools import reduce
+
+from msgspec.structs import replace
+
+from ...topology.sets.cpuset import CpuSet
+from ..books.cpu_ledger import Ledger
+from ..model.container import ContainerId
+from ..model.grant import Grant, Refusal
+from ..model.pinning import Change
+from ..placing.growth import homeless
+from ..placing.judging.restriction import names_text
+from .allocator import Allocator
+from .decision import Decision
+
+
+class LeftCpus:
+    """The cpus that containers have left, as the books of an allocator keep them for nobody."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self._allocator = allocator
+
+    def held(self, container_id: ContainerId) -> Grant | None:
+        """The grant of a container, or of its pen, at present; None where it holds nothing."""
+        ledger = self._ledger
+        return ledger.counted(container_id) if container_id in ledger.grants else None
+
+    def keep(self, before: Iterable[Grant]) -> tuple[Change, ...]:
+        """Keep what containers, and pens, had for themselves before they were moved.
+
+        As far as nobody has it by now, and all others have their room without it: nobody goes
+        elsewhere for it. Returns who may not use it yet, who otherwise would. O(grants).
+        """
+        for one in before:
+            self.restore(one)
+        return self._allocator.changes()
+
+    def restore(self, left: Grant) -> None:
+        """Keep cpus that were kept before, as `keep`. O(grants)."""
+        ledger, root = self._ledger, self._allocator.books.tree.root
+        earlier = ledger.left.get(left.container_id)
+        ledger.let_go(left.container_id)
+        own = left.exclusive.mask | (0 if earlier is None else earlier.exclusive.mask)
+        isolated = own & ledger.free_isolated[-1]
+        own &= ledger.free_sharable[-1] | isolated
+        if not own:
+            return
+        short, away = ledger.room.shared_milli, len(homeless(self._allocator.books))
+        ledger.keep_left(
+            Grant(
+                container_id=left.container_id,
+                pool_id=root.id,
+                exclusive=CpuSet(own),
+                isolated=CpuSet(isolated),
+            )
+        )
+        pairs = zip(short, ledger.room.shared_milli, strict=True)
+        is_less = any(now < min(0, then) for then, now in pairs)
+        if is_less or len(homeless(self._allocator.books)) > away:
+            ledger.let_go(left.container_id)
+
+    def let_go(self, holders: Iterable[ContainerId]) -> tuple[Change, ...]:
+        """The kernel has moved some, or they are gone: what they left is for others.
+
+        `holders`: the ids of containers, or of pens. Returns who is to use it.
+        """
+        if not [one for one in holders if self._ledger.let_go(one)]:
+            return ()
+        return self._allocator.return_home(None)
+
+    def told(self, decision: Decision) -> Decision:
+        """The decision; a refusal also says which cpus are about to be free."""
+        left, refusal = self._ledger.left, decision.result
+        if not left or not isinstance(refusal, Refusal):
+            return decision
+        cpus = CpuSet(reduce(int.__or__, [one.exclusive.mask for one in left.values()]))
+        known = self._allocator.roster.containers
+        members = [self._ledger.members(one) or (one,) for one in left]
+        owners = [known[one] for some in members for one in some if one in known]
+        reason = f"{refusal.reason}; cpus {cpus} are free once {names_text(owners)} has left them"
+        return replace(decision, result=Refusal(reason=reason))
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self._allocator.books.ledger

@@ -1,0 +1,217 @@
+"""Live moves: what a container leaves is nobody's until its runtime has moved it."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from msgspec.structs import replace
+
+from pinfold.nri.dispatch.actuator import Actuator
+from pinfold.nri.dispatch.events import Events
+from pinfold.nri.dispatch.live_moves import LEFT
+from pinfold.nri.dispatch.newcomer import Mention, Newcomer
+from pinfold.nri.dispatch.owner import Owner
+from pinfold.nri.dispatch.report import Adjusted, Decided, Happening
+from pinfold.policy.engine.replacing.asked_move import AskedMove
+from pinfold.policy.engine.replacing.joint_replacement import JointStep
+from pinfold.policy.model.container import Container, ContainerId, ContainerState
+from pinfold.policy.model.grant import Grant
+from pinfold.policy.model.kubelet_resources import LinuxResources
+from pinfold.policy.model.move_purpose import MovePurpose
+from pinfold.policy.model.pinning import Pinning
+from pinfold.topology.sets.cpuset import NO_CPUS
+from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
+from tests.unit.policy.engine.test_replacement import lasting
+
+SECONDS = 10.0
+
+
+def _fail(what: str, error: Exception) -> None:
+    raise AssertionError(what) from error
+
+
+def _in_node(number: int) -> dict[str, str]:
+    return {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+
+
+class _Node:
+    """Four NUMA nodes of four cpus, 0 reserved, and a runtime that may be late, or refuse."""
+
+    raises_events = False
+
+    def __init__(self) -> None:
+        self.kernel: dict[ContainerId, Pinning] = {}
+        self.happenings: list[Happening] = []
+        self.answers = threading.Event()
+        self.answers.set()
+        self.refused: set[ContainerId] = set()
+        self.owner = Owner(_fail)
+        self.actuator = Actuator(
+            self.happenings.append,
+            time.monotonic,
+            read_back=lambda container_id, _pid, _likely: self.kernel.get(container_id),
+            check_seconds=0.01,
+        )
+        engine = engine_of("socket:1 numa:4 core:4 mem:4G")
+        self.events = Events(engine, self.actuator, self.owner, self.happenings.append)
+        self.actuator.start()
+        self.actuator.connect([self], "")
+
+    def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
+        assert self.answers.wait(SECONDS)
+        self.kernel |= {one: new for one, new in updates.items() if one not in self.refused}
+        return {one: "no" for one in updates if one in self.refused}
+
+    def close(self) -> None:
+        self.answers.set()
+
+    def refusal(self, container: Container) -> str:
+        """Create a container, or why not."""
+
+        def create() -> str:
+            answer = self.events.create(Newcomer(container=container, linux=LinuxResources()))
+            assert answer.refusal or answer.own is not None
+            if answer.own is not None:
+                self.kernel[container.id] = answer.own
+                self.events.created(answer)
+                runs = replace(container, state=ContainerState.RUNNING)
+                known = Newcomer(container=runs, linux=LinuxResources())
+                self.events.start(Mention(container_id=container.id, read=lambda: known, pid=7))
+            return answer.refusal
+
+        return self.owner.ask("create", create)
+
+    def run(self, *containers: Container) -> None:
+        for one in containers:
+            assert not self.refusal(one)
+
+    def move(self, container: Container, number: int) -> None:
+        (pool,) = (p.id for p in self.events.policy.tree.pools if p.name == f"NUMA node #{number}")
+        asked = AskedMove(pool, MovePurpose.WISHES)
+        moved = self.owner.ask("move", lambda: self.events.moves.move(container.id, asked))
+        assert isinstance(moved.result, Grant), moved.result
+
+    def cpus(self, container: Container) -> str:
+        return str(self.kernel[container.id].cpus)
+
+    def wait(self, holds: Callable[[], object]) -> None:
+        until = time.monotonic() + SECONDS
+        while not holds():
+            assert time.monotonic() < until
+            time.sleep(0.001)
+
+
+@pytest.fixture(name="node")
+def fixture_node() -> Iterator[_Node]:
+    node = _Node()
+    yield node
+    node.answers.set()
+    node.actuator.close()
+    node.owner.close()
+
+
+def full(node: _Node) -> tuple[Container, Container]:
+    """The owner of node 1 and the neighbours in the others; node 3 is free."""
+    plugs = [container_of(f"plug-{n}", 4 - (not n), annotations=_in_node(n)) for n in (0, 2)]
+    node.run(*plugs, owner := container_of("owner", 2))
+    assert node.cpus(owner) in ("4-5", "12-13")
+    where = 1 if node.cpus(owner) == "4-5" else 3
+    neighbour = container_of("neighbour", 0.5, annotations=_in_node(where))
+    node.run(neighbour)
+    return owner, neighbour
+
+
+def elsewhere(node: _Node, owner: Container) -> int:
+    return 3 if node.cpus(owner) == "4-5" else 1
+
+
+def test_a_newcomer_waits_for_cpus_that_a_late_runtime_has_yet_to_take_from_another(
+    node: _Node,
+) -> None:
+    owner, neighbour = full(node)
+    home, shared = node.cpus(owner), node.cpus(neighbour)
+    node.answers.clear()
+    node.move(owner, elsewhere(node, owner))
+    assert node.cpus(owner) == home
+    newcomer = container_of("newcomer", 4)
+    assert f"cpus {home} are free once default/owner/main has left them" in node.refusal(newcomer)
+    assert node.cpus(neighbour) == shared
+    assert [one for one in node.happenings if isinstance(one, Adjusted)] == []
+    node.answers.set()
+    node.wait(lambda: not node.events.policy.left)
+    assert node.actuator.settle(SECONDS)
+    assert node.cpus(owner) != home
+    (told,) = [one for one in node.happenings if isinstance(one, Adjusted)]
+    assert (told.cause, told.container.id) == (LEFT, neighbour.id)
+    assert node.cpus(neighbour) in ("4-7", "12-15")
+    node.run(newcomer)
+
+
+def test_cpus_are_kept_for_as_long_as_the_runtime_refuses_to_move_their_owner(
+    node: _Node,
+) -> None:
+    owner, _ = full(node)
+    home = node.events.policy.grants[owner.id].exclusive
+    node.refused.add(owner.id)
+    node.move(owner, elsewhere(node, owner))
+    node.wait(lambda: node.actuator.counts().failing)
+    for number in range(8):
+        node.refusal(container_of(f"new-{number}", 1))
+    others = [grant for one, grant in node.events.policy.grants.items() if one != owner.id]
+    assert all(one.exclusive.isdisjoint(home) for one in others)
+    assert all(
+        home.isdisjoint(pin.cpus or NO_CPUS) for one, pin in node.kernel.items() if one != owner.id
+    )
+    node.refused.clear()
+    node.wait(lambda: not node.events.policy.left)
+    node.run(container_of("last", 1))
+
+
+def test_what_a_decision_says_of_others_is_what_they_are_told(node: _Node) -> None:
+    """The neighbour where it was gets nothing yet; the one where it goes gives cpus up at once."""
+    owner, neighbour = full(node)
+    number = elsewhere(node, owner)
+    node.run(there := container_of("there", 0.5, annotations=_in_node(number)))
+    node.answers.clear()
+    node.move(owner, number)
+    node.owner.ask("nothing", lambda: None)
+    (told,) = [one for one in node.happenings if isinstance(one, Decided) and one.event == "move"]
+    assert [one.container_id for one in told.decision.changes] == [there.id]
+    assert told.decision.pinning == node.events.policy.pinning(owner.id)
+    assert neighbour.id not in {one.container_id for one in told.decision.changes}
+
+
+def test_one_that_ends_on_the_way_leaves_both_places(node: _Node) -> None:
+    owner, _ = full(node)
+    node.answers.clear()
+    node.move(owner, elsewhere(node, owner))
+    node.owner.ask("stop", lambda: node.events.stop(owner.id))
+    assert not node.events.policy.left
+    node.run(container_of("one", 3, fails=True))
+
+
+def test_those_who_go_together_may_have_what_the_first_has_left(node: _Node) -> None:
+    """Nobody else may, until each of them is known to have left it."""
+    main = container_of("main", 1, lasting(apart(term("numa", "wolf"))))
+    side = container_of("side", 1, near(term("numa", "main")))
+    node.run(main, side)
+    policy = node.events.policy
+    home = policy.grants[main.id].exclusive | policy.grants[side.id].exclusive
+    (pool,) = (one for one in policy.tree.pools if one.name.startswith("NUMA") and home <= one.cpus)
+    wolf = {"pool-name.pinfold.dev/pod": pool.name}
+    node.run(container_of("wolf", 0.2, fails=True, annotations=wolf))
+    node.answers.clear()
+    steps = [JointStep(main.id, None, (side.id,)), JointStep(side.id, follows=True)]
+    made, reason = node.owner.ask("go", lambda: node.events.moves.place_anew(steps))
+    assert (list(made), reason) == ([main.id, side.id], "")
+    left = [one.exclusive for one in policy.left.values()]
+    assert left[0] | left[1] == home
+    for number in range(16):
+        node.refusal(container_of(f"new-{number}", 1))
+    others = [one for one in policy.grants.values() if one.container_id not in (main.id, side.id)]
+    assert all(one.exclusive.isdisjoint(home) for one in others)
+    policy.check()
+    node.answers.set()
+    node.wait(lambda: not policy.left)
+    policy.check()
