@@ -11,7 +11,7 @@ from ...policy.configuration.moving_fields import RebalanceFields
 from ...policy.engine.settled_node import SettledNode
 from ...policy.engine.snapshot import Snapshot
 from ..daemon.daemon import Daemon
-from ..daemon.live_moves import MoveBudget
+from ..daemon.moves.move_budget import MoveBudget
 from ..report.log_fields import fields
 
 REBALANCE_SECONDS: Final = 300.0

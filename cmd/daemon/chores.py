@@ -12,7 +12,7 @@ from .config_watch import ConfigWatch
 from .cpu_watch import CpuWatch
 from .daemon import Command, Daemon
 from .drift_audit import AUDIT_SECONDS
-from .rule_watch import RULES_SECONDS
+from .moves.rule_watch import RULES_SECONDS
 
 CONFIG_SECONDS: Final = 2.0
 """Between two looks at the configuration files."""

@@ -28,9 +28,9 @@ from .cold_starts import ColdStarts
 from .drift_audit import DriftAudit
 from .first_service import FirstService
 from .heartbeat import Heartbeat
-from .live_moves import RefusedMoves
+from .moves.refused_moves import RefusedMoves
+from .moves.rule_watch import RuleWatch
 from .reload_record import ReloadRecord
-from .rule_watch import RuleWatch
 from .sd_notify import Notifier
 from .timetable import Timetable
 

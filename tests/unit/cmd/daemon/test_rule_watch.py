@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pinfold.cmd.daemon.daemon import Daemon
-from pinfold.cmd.daemon.rule_watch import RULES_SECONDS
+from pinfold.cmd.daemon.moves.rule_watch import RULES_SECONDS
 from pinfold.cmd.report.decision_log import DecisionLog
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from pinfold.cmd.daemon.rule_watch import RULES_SECONDS, RuleWatch
+from pinfold.cmd.daemon.moves.rule_watch import RULES_SECONDS, RuleWatch
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.front import Front

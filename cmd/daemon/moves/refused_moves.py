@@ -1,41 +1,22 @@
-"""Moves of running containers: their budgets, and those that the runtime refuses."""
+"""Refused moves: the runtime does not make them, and the policy takes them back."""
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from ...nri.dispatch.front import Front
-from ...nri.dispatch.report import Decided, Happening, Released, Unapplied
-from ...policy.engine.advice import Advice
-from ...policy.engine.decision import KEPT
-from ...policy.engine.engine import Engine
-from ...policy.engine.replacing.asked_move import REPLACED
-from ...policy.model.container import ContainerId, ContainerState
-from ...policy.model.move_purpose import MovePurpose
-from ...policy.model.pinning import Pinning, new_pinnings
-from ...topology.sets.cpuset import NO_CPUS
+from ....nri.dispatch.front import Front
+from ....nri.dispatch.report import Decided, Happening, Released, Unapplied
+from ....policy.engine.advice import Advice
+from ....policy.engine.decision import KEPT
+from ....policy.engine.engine import Engine
+from ....policy.engine.replacing.asked_move import REPLACED
+from ....policy.model.container import ContainerId, ContainerState
+from ....policy.model.move_purpose import MovePurpose
+from ....policy.model.pinning import Pinning, new_pinnings
+from ....topology.sets.cpuset import NO_CPUS
 
 _MOVES: Final = frozenset([REPLACED, *(one.value for one in MovePurpose)])
-
-
-class MoveBudget:
-    """The times of moves of the last period, in seconds that never go back."""
-
-    def __init__(self, period_seconds: float) -> None:
-        self._period = period_seconds
-        self._moves: deque[float] = deque()
-
-    def left(self, limit: int, now: float) -> int:
-        """The moves that are left of a limit for a period."""
-        while self._moves and self._moves[0] <= now - self._period:
-            self._moves.popleft()
-        return max(0, limit - len(self._moves))
-
-    def spend(self, now: float) -> None:
-        """Note a move."""
-        self._moves.append(now)
 
 
 class _Before(NamedTuple):

@@ -6,21 +6,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from ...nri.dispatch.front import Front, runtime_fault
-from ...nri.dispatch.report import Report, Unplaceable
-from ...policy.engine.engine import Engine
-from ...policy.engine.replacing.companies import company_of
-from ...policy.engine.replacing.joint_replacement import (
+from ....nri.dispatch.front import Front, runtime_fault
+from ....nri.dispatch.report import Report, Unplaceable
+from ....policy.engine.engine import Engine
+from ....policy.engine.replacing.companies import company_of
+from ....policy.engine.replacing.joint_replacement import (
     JointStep,
     may_go_with_others,
     plan_together,
 )
-from ...policy.engine.replacing.owners_due import SECOND, OwnersDue
-from ...policy.engine.replacing.replacement import holds_where_it_is
-from ...policy.engine.snapshot import Snapshot
-from ...policy.model.container import ContainerId
-from ...policy.placing.judging.restriction import names_text
-from .live_moves import MoveBudget, RefusedMoves
+from ....policy.engine.replacing.owners_due import SECOND, OwnersDue
+from ....policy.engine.replacing.replacement import holds_where_it_is
+from ....policy.engine.snapshot import Snapshot
+from ....policy.model.container import ContainerId
+from ....policy.placing.judging.restriction import names_text
+from .move_budget import MoveBudget
+from .refused_moves import RefusedMoves
 
 RULES_SECONDS: Final = 5.0
 """Between two looks at rules that are required during execution."""
