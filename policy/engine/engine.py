@@ -168,7 +168,8 @@ class Engine:
         allocator = self._allocator
         placed = allocator.place(container, allocator.know(container))
         decision = allocator.conclude(placed, is_awaited=True)
-        return self.left_cpus.told(allocator.roster.with_shortfall(decision))
+        decision = allocator.roster.with_shortfall(decision)
+        return self.left_cpus.told(decision) if allocator.books.ledger.left else decision
 
     def adopt(self, container: Container, advice: Advice | None = None) -> Decision:
         """Take over a container that runs already and was never announced: it cannot be refused.

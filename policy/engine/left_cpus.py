@@ -74,9 +74,9 @@ class LeftCpus:
         return self._allocator.return_home(None)
 
     def told(self, decision: Decision) -> Decision:
-        """The decision; a refusal also says which cpus are about to be free."""
+        """The decision; a refusal also says which cpus are about to be free: there are some."""
         left, refusal = self._ledger.left, decision.result
-        if not left or not isinstance(refusal, Refusal):
+        if not isinstance(refusal, Refusal):
             return decision
         cpus = CpuSet(reduce(int.__or__, [one.exclusive.mask for one in left.values()]))
         known = self._allocator.roster.containers
