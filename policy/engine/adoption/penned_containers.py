@@ -214,7 +214,9 @@ def _slices_left(
     Where another container began on its slice, as one that restarts does, the pen has that.
     """
     found = left & cpus
-    missing = min(request.exclusive - len(held | found), len(left - found))
+    # It may have them for itself although it asks for a part of one besides, by now.
+    wanted = -(-request.total_milli // 1000)
+    missing = min(wanted - len(held | found), len(left - found))
     if missing <= 0:
         return found
     more = books.picker.extend((held | found).mask, (left - found).mask, missing)
