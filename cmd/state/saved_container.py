@@ -24,7 +24,7 @@ from ...policy.model.container import (
 from ...policy.model.grant import Grant
 from ...policy.model.hint import Hint, HintOrigin
 from ...policy.pools.pool_tree import Pool
-from ...topology.sets.cpuset import CpuSet, NodeSet
+from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
 
 
 class PlacedContainer(NamedTuple):
@@ -103,12 +103,14 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         usable: CpuSet | None = None,
         reserved: CpuSet | None = None,
         *,
+        pen: CpuSet = NO_CPUS,
         knows_beside: bool = False,
     ) -> Advice:
         """Advice for its re-adoption, from the saved grant. Raises `IdListError`.
 
         `labels`: those that are saved with its pod. `usable`, `reserved`: the cpus that are saved
-        as such. `knows_beside`: whether `beside` counts, under the present configuration.
+        as such. `pen`: the cpus of its pen. `knows_beside`: whether `beside` counts, under the
+        present configuration.
         """
         return Advice(
             pool=self.pool,
@@ -120,6 +122,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             is_unmet_cut=self.is_unmet_cut,
             is_penned=self.is_penned,
             rest=CpuSet.parse(self.rest),
+            pen=pen,
             pod_size=None if self.pod_size is None else _resources(self.pod_size),
             labels=labels if self.first_labels is None else self.first_labels,
             usable=usable,
@@ -174,6 +177,18 @@ class SavedPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             resources=None if self.resources is None else _resources(self.resources),
         )
         return (one.container(pod) for one in self.containers)
+
+    def pens(self) -> Mapping[str, CpuSet]:
+        """The cpus of its containers' pens, by those in no slice. Raises `IdListError`.
+
+        These are the same for all containers of one pen, and others for those in a group.
+        """
+        found: dict[str, CpuSet] = {}
+        for one in self.containers:
+            if one.is_penned:
+                known = found.get(one.rest) or CpuSet.parse(one.rest)
+                found[one.rest] = known | CpuSet.parse(one.exclusive)
+        return found
 
 
 def saved_pod(pod: Pod) -> SavedPod:

@@ -18,7 +18,7 @@ from ...policy.configuration.config import Config
 from ...policy.engine.advice import Advice
 from ...policy.model.container import Container, ContainerId
 from ...topology.sets.base_errors import PinfoldError
-from ...topology.sets.cpuset import CpuSet, IdListError
+from ...topology.sets.cpuset import NO_CPUS, CpuSet, IdListError
 from .own_file import ForeignFileError, OwnFile, read_file
 from .saved_container import SavedContainer, SavedPod
 
@@ -70,13 +70,15 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         knows_beside = self.knows_beside and (config is None or self._is_under(config))
         usable = None if self.usable is None else CpuSet.parse(self.usable)
         reserved = None if self.reserved is None else CpuSet.parse(self.reserved)
-        return {
-            ContainerId(one.id): one.advice(
-                None if pod.is_cut else pod.labels, usable, reserved, knows_beside=knows_beside
-            )
-            for pod in self.pods
-            for one in pod.containers
-        }
+        found: dict[ContainerId, Advice] = {}
+        for pod in self.pods:
+            labels, pens = None if pod.is_cut else pod.labels, pod.pens()
+            for one in pod.containers:
+                pen = pens.get(one.rest, NO_CPUS) if one.is_penned else NO_CPUS
+                found[ContainerId(one.id)] = one.advice(
+                    labels, usable, reserved, pen=pen, knows_beside=knows_beside
+                )
+        return found
 
     def _is_under(self, config: Config) -> bool:
         return _sorted_json(self.config) == _sorted_json(msgspec.to_builtins(config))

@@ -37,6 +37,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     """It was in a pen; `exclusive` was its slice."""
     rest: CpuSet = NO_CPUS
     """The cpus of its pen that were in no slice."""
+    pen: CpuSet = NO_CPUS
+    """All cpus of its pen: others had slices of it that are gone by now."""
     pod_size: Resources | None = None
     """The last size of its pod, where that was resized."""
     labels: Mapping[str, str] | None = None
@@ -59,8 +61,12 @@ class Advice(Struct, frozen=True, kw_only=True):
         usable: CpuSet | None = None,
         reserved: CpuSet | None = None,
         beside: tuple[CpuSet, ...] | None = None,
+        pen: CpuSet = NO_CPUS,
     ) -> "Advice":
-        """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules."""
+        """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules.
+
+        `pen`: the cpus of its pen.
+        """
         told = tuple(unmet)
         remembered = tuple(_within_bounds(told))
         return cls(
@@ -73,6 +79,7 @@ class Advice(Struct, frozen=True, kw_only=True):
             is_unmet_cut=remembered != told,
             is_penned=grant.pen is not None,
             rest=grant.rest,
+            pen=pen,
             pod_size=pod_size,
             labels=labels,
             usable=usable,

@@ -41,6 +41,7 @@ from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.model.request import CpuType
+from pinfold.policy.pens.pen_name import pod_pen
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.property.kinds_walk import FAILS_KEY, KindsWalk, insists, said_of
@@ -283,11 +284,19 @@ class NodeWalk(KindsWalk):
                     assert self.kernel[key].cpus == before.pinnings[key].cpus, f"{key} is moved"
         for pen_id, pen in before.pens.items():
             members = {key for key, one in before.grants.items() if one.pen == pen_id}
-            is_whole = members <= now.grants.keys() and pen_id not in entered
-            if pen.exclusive and is_whole:
+            if pen.exclusive and members <= now.grants.keys() and pen_id not in entered:
                 assert now.pens[pen_id].exclusive == pen.exclusive, f"{pen_id} had {pen.exclusive}"
-
+            for key in members & now.grants.keys():
+                self.check_pod(before, now, key)
         self.check_shares(before, now, seized, pods, entered)
+
+    def check_pod(self, before: Snapshot, now: Snapshot, key: ContainerId) -> None:
+        """A pod keeps the cpus it asks for, whoever of it has ended or begun meanwhile."""
+        pod, pen = self.running[key].pod, before.grants[key].pen
+        size = before.pod_size_of(key) or pod.resources
+        if size and pen and pen == pod_pen(pod).id and (had := before.pens[pen].exclusive):
+            has = now.pens[pen].exclusive
+            assert has == had or (has <= had and 1000 * len(has) >= size.cpu_request_milli), pen
 
     def is_lent(self, before: Snapshot, key: ContainerId) -> bool:
         """Whether a container was only lent the reserved cpus, as no others were left."""

@@ -108,7 +108,9 @@ def _pinned(
     """
     pinned = [one for one in containers if _cpus(one, books)]
     known = [(one, advice[one.id]) for one in pinned if one.id in advice]
-    inside = _union([_cpus(one, books) | hint.exclusive | hint.rest for one, hint in known])
+    hints = [hint for _, hint in known]
+    inside = _union([_cpus(one, books) for one, _ in known]) | _remembered(hints)
+    inside |= _union([one.pen for one in hints])
     return [one for one in pinned if not inside or one.id in advice or _cpus(one, books) <= inside]
 
 
@@ -154,9 +156,11 @@ def _pen(
     """The pen that explains the cpus of its containers; None where there is no legal one."""
     ledger, root = books.ledger, books.tree.root
     cpus = _union([_cpus(one, books) for one in pinned])
-    remembered = _union([one.exclusive | one.rest for one in known])
     sharable = CpuSet(ledger.free_sharable[root.id])
     unbooked = sharable | CpuSet(ledger.free_isolated[root.id])
+    remembered = _remembered(known)
+    left = _union([one.pen for one in known]) & unbooked - remembered
+    remembered |= _slices_left(left, remembered, cpus, request, books)
     free = unbooked - CpuSet(others)
     grant = Grant(
         container_id=request.container_id,
@@ -195,6 +199,28 @@ def _pen(
         shared_milli=request.total_milli,
         within=within if within is not None and cpus <= within else None,
     )
+
+
+def _remembered(known: Sequence[Advice]) -> CpuSet:
+    """The cpus of a pen that are remembered of the containers that are in it still."""
+    return _union([one.exclusive | one.rest for one in known])
+
+
+def _slices_left(
+    left: CpuSet, held: CpuSet, cpus: CpuSet, request: Request, books: Books
+) -> CpuSet:
+    """The cpus of a pen, beside those `held`, that remain of who is gone: as far as it asks so.
+
+    Where another container began on its slice, as one that restarts does, the pen has that.
+    """
+    found = left & cpus
+    # It may have them for itself although it asks for a part of one besides, by now.
+    wanted = -(-request.total_milli // 1000)
+    missing = min(wanted - len(held | found), len(left - found))
+    if missing <= 0:
+        return found
+    more = books.picker.extend((held | found).mask, (left - found).mask, missing)
+    return found | CpuSet(more or 0)
 
 
 def _slices(

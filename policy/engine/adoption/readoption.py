@@ -198,6 +198,7 @@ def _turns(
         # Of a pen much may be hidden, or shared by nobody, so that no cpuset tells.
         if advice[one.id].is_penned:
             held |= advice[one.id].exclusive.mask | advice[one.id].rest.mask
+            held |= advice[one.id].pen.mask
     turns = _Turns([], [], [], [])
     for container in running:
         request, hint = requests[container.id], advice.get(container.id)

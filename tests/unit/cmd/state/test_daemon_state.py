@@ -94,6 +94,16 @@ def with_container(**fields: object) -> State:
     return msgspec.structs.replace(STATE, pods=(msgspec.structs.replace(pod, containers=(one,)),))
 
 
+def whole(cpus: int) -> Resources:
+    """Whole cpus, as a Guaranteed container asks for them."""
+    return Resources(
+        cpu_request_milli=1000 * cpus,
+        cpu_limit_milli=1000 * cpus,
+        memory_request_bytes=1 << 20,
+        memory_limit_bytes=1 << 20,
+    )
+
+
 def mixed(name: str) -> PodSpec:
     """A pod with one container of one exclusive cpu and a half of the shared ones."""
     resources = Resources(
@@ -237,6 +247,22 @@ def test_cpus_that_are_kept_shared_are_remembered_under_the_same_configuration(
     assert msgspec.convert(fields, State).advice()[owner.id].beside is None
     engine.remove(friend.id)
     assert states.of(engine.snapshot()).advice()[owner.id].beside == ()
+
+
+def test_all_cpus_of_a_pen_are_remembered_of_each_of_its_containers() -> None:
+    engine = Engine(MACHINE, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    pod = Pod(
+        id=PodId("p"),
+        name="p",
+        qos=QosClass.GUARANTEED,
+        resources=whole(5),
+        annotations={"pod-pool.pinfold.dev/pod": "true"},
+    )
+    for name, cpus in (("a", 2), ("b", 2), ("c", 1)):
+        engine.create(Container(id=ContainerId(name), name=name, pod=pod, resources=whole(cpus)))
+    advice = SavedStates().of(engine.snapshot()).advice()
+    assert advice == engine.snapshot().advice()
+    assert [len(one.pen) for one in advice.values()] == [5, 5, 5]
 
 
 def test_another_pen_is_saved_where_other_cpus_are_kept_shared_for_it() -> None:

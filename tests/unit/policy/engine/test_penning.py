@@ -379,6 +379,43 @@ def test_a_restart_finds_the_free_cpus_of_a_pen_with_the_state_file() -> None:
     assert node.engine.snapshot().pens == before
 
 
+@pytest.mark.parametrize("is_pinned", [True, False], ids=["on the slice", "anywhere"])
+@pytest.mark.parametrize("cpus", [2, 3], ids=["some are shared", "all have an owner"])
+def test_a_pen_keeps_the_slice_of_who_restarted_while_the_daemon_was_away(
+    cpus: int, is_pinned: bool
+) -> None:
+    """It would be as small as what the others have, who would share that with the newcomer."""
+    node, one = Node(), pod(whole(5), wish="pod-pool.pinfold.dev/pod=true")
+    own, old = container(one, "own", whole(2)), container(one, "old", whole(cpus))
+    node.create(own, old)
+    before, snapshot = node.engine.snapshot().pens, node.engine.snapshot()
+    kept = node.cpus(one, "own")
+    slice_of_old = snapshot.pinnings[old.id].cpus
+    new = replace(old, id=ContainerId("p-new"), name="old")
+    new = replace(new, cpus=slice_of_old if is_pinned else MACHINE.online)
+    node.engine = Engine(MACHINE, node.engine.config)
+    running = [each for each in snapshot.running() if each.id == own.id]
+    node.engine.synchronize([*running, new], snapshot.advice())
+    node.engine.check()
+    assert node.engine.snapshot().pens == before
+    assert node.cpus(one, "own") == kept
+    assert node.engine.grants[own.id].exclusive == CpuSet.parse(kept)
+    assert node.engine.grants[new.id].exclusive == slice_of_old
+
+
+def test_a_pen_as_large_as_its_containers_shrinks_as_one_ends_while_the_daemon_is_away() -> None:
+    node, one = Node(), pod(None, wish="pod-pool.pinfold.dev/pod=true")
+    own, old = container(one, "own", whole(2)), container(one, "old", whole(2))
+    node.create(own, old)
+    snapshot = node.engine.snapshot()
+    node.engine = Engine(MACHINE, node.engine.config)
+    running = [each for each in snapshot.running() if each.id == own.id]
+    node.engine.synchronize(running, snapshot.advice())
+    node.engine.check()
+    (pen,) = node.engine.snapshot().pens.values()
+    assert pen.exclusive == snapshot.grants[own.id].exclusive
+
+
 def test_a_restart_takes_containers_that_were_resized_for_what_they_are() -> None:
     node, one = Node(), pod(whole(2, memory=2 * GIB))
     containers = [container(one, name, whole(1, memory=GIB)) for name in "ab"]
