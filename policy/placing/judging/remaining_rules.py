@@ -65,11 +65,11 @@ class RemainingRules:
         if after is not None:
             even = [one for one in rules.spreads if not one.full]
             own += [self._uneven_without(one, rules, leaving) for one in even]
-        barriers = [self._barrier_without(one, leaving, freed) for one in rules.barriers]
+        barriers = self._barriers_without(rules.barriers, leaving, freed)
         return replace(
             rules,
             own=tuple([one for one in own if one is not None]),
-            barriers=tuple([one for one in barriers if one is not None]),
+            barriers=tuple(barriers),
         )
 
     def may_make_uneven(
@@ -271,16 +271,36 @@ class RemainingRules:
         reaches = books.reaches(gone)
         return spread.without([books.domains.indexes(spread.rule.level, one) for one in reaches])
 
-    def _barrier_without(
-        self, barrier: Barrier, leaving: Collection[ContainerId], freed: Freed
-    ) -> Barrier | None:
-        stay = [one for one in barrier.owners if one not in leaving]
-        places, more = map(barrier.owners.__getitem__, stay), self.gained(stay, freed)
+    def _barriers_without(
+        self, barriers: Sequence[Barrier], leaving: Collection[ContainerId], freed: Freed
+    ) -> Sequence[Barrier]:
+        """The rules of those owners who stay, on the cpus that they share then as well."""
+        left: dict[BarrierOwners, BarrierOwners | None] = {}
+        found: list[Barrier] = []
+        for barrier in barriers:
+            of = barrier.insisting
+            # Many rules are of the same owners.
+            if of not in left:
+                left[of] = self._owners_without(of, leaving, freed)
+            owners = left[of]
+            if owners is of:
+                found.append(barrier)
+            elif owners is not None:
+                forbidden = self._books.domains.covering(barrier.level, owners.cpus)
+                found.append(replace(barrier, forbidden=forbidden, insisting=owners))
+        return found
+
+    def _owners_without(
+        self, of: BarrierOwners, leaving: Collection[ContainerId], freed: Freed
+    ) -> BarrierOwners | None:
+        """The owners who stay: themselves where nobody leaves, or gains anything; None if none."""
+        presence = of.presence
+        gained = self.gained(presence, freed)
+        if not any(gained) and not any([one in presence for one in leaving]):
+            return of
         rest = {
-            one: (owner, cpus | gained)
-            for one, (owner, cpus), gained in zip(stay, places, more, strict=True)
+            one: (owner, cpus | more)
+            for (one, (owner, cpus)), more in zip(presence.items(), gained, strict=True)
+            if one not in leaving
         }
-        of = barrier.insisting
-        owners = BarrierOwners.of(rest, of.can_break, of.are_systems)
-        forbidden = self._books.domains.covering(barrier.level, owners.cpus)
-        return replace(barrier, forbidden=forbidden, insisting=owners) if rest else None
+        return BarrierOwners.of(rest, of.can_break, of.are_systems) if rest else None
