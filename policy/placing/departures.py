@@ -230,8 +230,8 @@ class DepartureSearch:
             return _Trial.NONE
         rules = self._remaining.without(everybody, ids, freed, after)
         # Else it depends on what others do first.
-        is_quiet = not any(self._remaining.gained(rules.kept_apart(), freed))
-        may_clear = is_quiet and self._clearings > 0
+        may_clear = self._clearings > 0
+        may_clear = may_clear and not any(self._remaining.gained(rules.kept_apart(), freed))
         is_known = may_clear
         if self._may_hold(rules, after.ledger):
             self._tries -= 1

@@ -35,6 +35,15 @@ _WAIVED: Final = Restriction(text="", owner="", owner_id=ContainerId(""), can_br
 """In place of required affinity of the first of a group."""
 
 
+class _Share(NamedTuple):
+    """The cpus that a resident may share, as masks: all of its pool, and what it is left of it."""
+
+    pool: int
+    within: int
+    reach: int
+    """Those on which it may run already."""
+
+
 class RemainingRules:
     """Rules about a newcomer without what some residents have to do with them; nothing changes."""
 
@@ -44,6 +53,8 @@ class RemainingRules:
         self._freed = NOTHING_FREED
         self._gained: dict[ContainerId, int] = {}
         """What residents gain by the cpus that were freed last, of those asked about."""
+        self._shares: dict[ContainerId, _Share | None] = {}
+        """What they share so far, whatever is freed; None: nothing."""
 
     def without(
         self,
@@ -114,17 +125,25 @@ class RemainingRules:
         return [found[one] for one in container_ids]
 
     def _gained_by(self, container_id: ContainerId, freed: Freed) -> int:
+        if container_id not in self._shares:
+            self._shares[container_id] = self._share_of(container_id)
+        share = self._shares[container_id]
+        if share is None:
+            return 0
+        # Else it may have been narrowed for somebody who leaves.
+        cpus = share.within if freed.is_anybodys else share.pool
+        return cpus & freed.shared & ~share.reach
+
+    def _share_of(self, container_id: ContainerId) -> _Share | None:
         ledger = self._books.ledger
         if container_id not in ledger.grants:
-            return 0
+            return None
         grant = ledger.counted(container_id)
         if not grant.has_shared_part:
-            return 0
-        cpus = self._books.tree.masks[grant.pool_id] & freed.shared
-        if grant.within is not None and freed.is_anybodys:
-            cpus &= grant.within.mask
-        # Else it may have been narrowed for somebody who leaves.
-        return cpus & ~self._books.reach(container_id)
+            return None
+        pool = self._books.tree.masks[grant.pool_id]
+        within = pool if grant.within is None else pool & grant.within.mask
+        return _Share(pool, within, self._books.reach(container_id))
 
     @cached_property
     def _sharers(self) -> Mapping[int, int]:
