@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ...books.books import Books
 from ...books.whereabouts import Whereabouts
-from ...model.container import ContainerId
+from ...model.container import Container, ContainerId
 from ...rules.podaffinity.term import are_about_owner
 from .barrier import Barrier, BarrierOwners
 from .judgement import OWNERS_MAX, Companions, Judgement
@@ -44,6 +44,9 @@ class _Share(NamedTuple):
     """Those on which it may run already."""
 
 
+_InTheWay = tuple[Sequence[Container], Sequence[ContainerId], Sequence[int]]
+
+
 class RemainingRules:
     """Rules about a newcomer without what some residents have to do with them; nothing changes."""
 
@@ -55,6 +58,8 @@ class RemainingRules:
         """What residents gain by the cpus that were freed last, of those asked about."""
         self._shares: dict[ContainerId, _Share | None] = {}
         """What they share so far, whatever is freed; None: nothing."""
+        self._reaches: dict[int, _InTheWay] = {}
+        """By the object that holds them, residents in the way of rules, and where each may be."""
 
     def without(
         self,
@@ -250,12 +255,24 @@ class RemainingRules:
             return self._spread_without(rule, rule.spread, leaving)
         if not rule.blockers:
             return rule
-        rest = [one for one in rule.blockers if one.id not in leaving]
-        ids, cpus = [one.id for one in rest], 0
-        for reach, gained in zip(self._books.reaches(ids), self.gained(ids, freed), strict=True):
-            cpus |= reach | gained
+        ids, reaches = self._in_the_way_of(rule)
+        rest, cpus = list[Container](), 0
+        places = zip(rule.blockers, reaches, self.gained(ids, freed), strict=True)
+        for one, reach, gained in places:
+            if one.id not in leaving:
+                rest.append(one)
+                cpus |= reach | gained
         forbidden = self._books.domains.covering(rule.level, cpus)
         return replace(rule, forbidden=forbidden, blockers=tuple(rest)) if rest else None
+
+    def _in_the_way_of(self, rule: Restriction) -> tuple[Sequence[ContainerId], Sequence[int]]:
+        """The residents in the way of a rule of the newcomer's, and where each may be."""
+        known = self._reaches.get(id(rule.blockers))
+        if known is None:
+            ids = [one.id for one in rule.blockers]
+            # The tuple goes along, so that no other one gets its id.
+            known = self._reaches[id(rule.blockers)] = rule.blockers, ids, self._books.reaches(ids)
+        return known[1:]
 
     def _spread_without(
         self, rule: Restriction, spread: SpreadCounts, leaving: Collection[ContainerId]
