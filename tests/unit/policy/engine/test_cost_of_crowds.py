@@ -19,12 +19,19 @@ _MACHINE = "socket:1 numa:4 core:8 thread:2 mem:16G"
 _FULL = 60
 _EVENTS = 30
 _CALLS_OF_REFUSALS_MAX = 29_000
+_CALLS_OF_GRANTS_MAX = 324_000
 
 
 def test_refusals_in_a_full_crowd_try_nothing_twice_and_nothing_in_vain() -> None:
     refused, _ = _calls()
     assert len(refused) == 5
     assert sum(refused) < _CALLS_OF_REFUSALS_MAX
+
+
+def test_for_whom_nobody_can_make_room_not_everybody_in_the_way_is_asked() -> None:
+    _, granted = _calls()
+    assert len(granted) == 85
+    assert sum(granted) < _CALLS_OF_GRANTS_MAX
 
 
 @cache
