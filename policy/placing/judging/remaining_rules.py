@@ -41,7 +41,7 @@ class _Share(NamedTuple):
     pool: int
     within: int
     reach: int
-    """Those on which it may run already."""
+    """The cpus on which it may run already."""
 
 
 _InTheWay = tuple[Sequence[Container], Sequence[ContainerId], Sequence[int]]

@@ -103,7 +103,7 @@ def _with_just(domains: Domains, level: Level, cpus: int, count: int) -> int:
 def _open_domains(
     some: Mapping[Level, int], free: int, open_cpus: int, domains: Domains
 ) -> Mapping[Level, int]:
-    """Those of some domains of which all free cpus are open."""
+    """The domains, out of some, of which all free cpus are open."""
     closed = free & ~open_cpus
     return {level: firsts & ~domains.indexes(level, closed) for level, firsts in some.items()}
 

@@ -59,7 +59,7 @@ class NarrowedResidents(Struct, frozen=True):
         return cls._among(found, books)
 
     def without(self, is_left_out: Callable[[ContainerId], bool], books: Books) -> Self:
-        """These residents without some."""
+        """The residents but for those that are left out."""
         return self._among(frozenset([one for one in self.ids if not is_left_out(one)]), books)
 
     @classmethod
