@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Callable, Iterable, Sequence, Set
 from copy import copy
+from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from .judging.judge import Judge
 from .judging.judgement import OWNERS_MAX, Judgement
 from .judging.remaining_rules import NOTHING_FREED, Freed, RemainingRules
 from .judging.restriction import names_text
-from .openings.regrowth import REGROWTH_EFFORT_MAX, Regrowth
+from .openings.regrowth import REGROWTH_EFFORT_MAX, NarrowedResidents, Regrowth
 
 _ALTERNATIVES_MAX: Final = 4
 """So many of these are told, each of whom is enough."""
@@ -229,8 +230,8 @@ class DepartureSearch:
             return _Trial.NONE
         rules = self._remaining.without(everybody, ids, freed, after)
         # Else it depends on what others do first.
-        is_quiet = not any(self._remaining.gained(rules.kept_apart(), freed))
-        may_clear = is_quiet and self._clearings > 0
+        may_clear = self._clearings > 0
+        may_clear = may_clear and not any(self._remaining.gained(rules.kept_apart(), freed))
         is_known = may_clear
         if self._may_hold(rules, after.ledger):
             self._tries -= 1
@@ -255,13 +256,20 @@ class DepartureSearch:
         """Whether there is room still once others have got back what those kept from them."""
         if self._regrowth is None or len(leaving) > OWNERS_MAX:
             return True
-        regrown = self._regrowth.after(leaving, after)
+        # Who shares other cpus then counts only for one that must be with somebody.
+        among = None if self._judgement.companions else self._growing
+        regrown = self._regrowth.after(leaving, after, among)
         if regrown is None:
             return True
         self._regrowths -= regrown.effort
         ids, books = frozenset([one.id for one in leaving]), regrown.books
         rules = self._remaining.without(self._judgement, ids, freed, books, regrown.gained)
         return bool(self._has_room(books, rules, may_clear))
+
+    @cached_property
+    def _growing(self) -> NarrowedResidents | None:
+        """The residents that may get back anything: all are tried in the same event."""
+        return None if self._regrowth is None else self._regrowth.growing()
 
     def _may_hold(self, rules: Judgement, ledger: Ledger) -> bool:
         """Whether enough cpus are left where rules that never break let the newcomer be."""

@@ -64,15 +64,19 @@ def _lift(
 ) -> Lift | None:
     if ledger.room.grantable_milli[pool_id] < request.total_milli:
         return None
-    trial = ledger.copy()
-    lifted: list[Grant] = []
-    below = (
+    below = [
         grant
         for inner in tree.subtree(pool_id)
         if inner != pool_id
         for grant in ledger.sharing(PoolId(inner)).values()
         if not grant.is_strict and not (is_bound and is_bound(grant.container_id))
-    )
+    ]
+    # Where rules hold everybody there is nothing to try on a copy.
+    may_spare = bool(tree.root.reserved) and _is_any_unasking(ledger)
+    if not (below or may_spare or _fits(request, ledger, pool_id)):
+        return None
+    trial = ledger.copy()
+    lifted: list[Grant] = []
     # Small shares first: they give back the most whole cpus for the least that is promised above.
     for grant in sorted(below, key=lambda one: (one.shared_milli, one.container_id)):
         if _fits(request, trial, pool_id):
@@ -82,7 +86,7 @@ def _lift(
         lifted.append(wider)
     may_drive_out = not _fits(request, trial, pool_id)
     if may_drive_out:
-        if not tree.root.reserved:
+        if not may_spare:
             return None
         # At last no cpu is spared for who asked for none: they run on those of wider pools.
         # Where it is tried who makes room, some of those others have left, too.
@@ -97,6 +101,11 @@ def _lift(
         if not trial.spare_cpus.grants(free, count, request.shared_milli):
             return None
     return Lift(pool_id=pool_id, lifted=tuple(lifted), ledger=trial, may_drive_out=may_drive_out)
+
+
+def _is_any_unasking(ledger: Ledger) -> bool:
+    """Whether somebody asked for no cpu, for whom one is kept all the same."""
+    return ledger.room.shared_milli != ledger.room.grantable_milli
 
 
 def _fits(request: Request, ledger: Ledger, pool_id: PoolId) -> bool:

@@ -97,6 +97,8 @@ class Residents:
             joined = key.value_of(known)
             if joined is not None:
                 column.discard(joined, bit)
+        if not self._places:
+            self._columns.clear()
         return True
 
     def ids(self, places: int) -> Iterator[ContainerId]:
@@ -147,7 +149,8 @@ class Residents:
                     value = subkey.value(self._containers[container_id])
                     if value is not None:
                         found.add(value, 1 << place)
-                if found.places:
+                # Also where nobody has it, as the uid of pods of runtimes that tell none.
+                if self._places:
                     self._columns[subkey] = found
         return found
 

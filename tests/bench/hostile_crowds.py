@@ -62,7 +62,7 @@ def time_crowds(size: Size, samples: int) -> Timings:
 
 def _live(size: Size, chance: random.Random, samples: int, timings: Timings) -> None:
     engine, here = Engine(size.machine, Config()), list[ContainerId]()
-    for number, container in enumerate(_newcomers(chance, size.containers + samples)):
+    for number, container in enumerate(newcomers(chance, size.containers + samples)):
         if number >= size.containers or chance.randrange(100) >= _STAY_PERCENT:
             _let_leave(engine, chance, here)
         taken = timings if number >= size.containers else Timings()
@@ -84,7 +84,8 @@ def _let_leave(engine: Engine, chance: random.Random, here: list[ContainerId]) -
         engine.remove(leaving)
 
 
-def _newcomers(chance: random.Random, count: int) -> Iterator[Container]:
+def newcomers(chance: random.Random, count: int) -> Iterator[Container]:
+    """So many containers that come one by one: replicas of some workloads made by chance."""
     workloads = [_workload(chance) for _ in range(_WORKLOADS)]
     for number in range(count):
         one = chance.choice(workloads)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ...books.books import Books
 from ...books.whereabouts import Whereabouts
-from ...model.container import ContainerId
+from ...model.container import Container, ContainerId
 from ...rules.podaffinity.term import are_about_owner
 from .barrier import Barrier, BarrierOwners
 from .judgement import OWNERS_MAX, Companions, Judgement
@@ -35,6 +35,18 @@ _WAIVED: Final = Restriction(text="", owner="", owner_id=ContainerId(""), can_br
 """In place of required affinity of the first of a group."""
 
 
+class _Share(NamedTuple):
+    """The cpus that a resident may share, as masks: all of its pool, and what it is left of it."""
+
+    pool: int
+    within: int
+    reach: int
+    """The cpus on which it may run already."""
+
+
+_InTheWay = tuple[Sequence[Container], Sequence[ContainerId], Sequence[int]]
+
+
 class RemainingRules:
     """Rules about a newcomer without what some residents have to do with them; nothing changes."""
 
@@ -44,6 +56,10 @@ class RemainingRules:
         self._freed = NOTHING_FREED
         self._gained: dict[ContainerId, int] = {}
         """What residents gain by the cpus that were freed last, of those asked about."""
+        self._shares: dict[ContainerId, _Share | None] = {}
+        """What they share so far, whatever is freed; None: nothing."""
+        self._reaches: dict[int, _InTheWay] = {}
+        """By the object that holds them, residents in the way of rules, and where each may be."""
 
     def without(
         self,
@@ -65,11 +81,11 @@ class RemainingRules:
         if after is not None:
             even = [one for one in rules.spreads if not one.full]
             own += [self._uneven_without(one, rules, leaving) for one in even]
-        barriers = [self._barrier_without(one, leaving, freed) for one in rules.barriers]
+        barriers = self._barriers_without(rules.barriers, leaving, freed)
         return replace(
             rules,
             own=tuple([one for one in own if one is not None]),
-            barriers=tuple([one for one in barriers if one is not None]),
+            barriers=tuple(barriers),
         )
 
     def may_make_uneven(
@@ -114,17 +130,25 @@ class RemainingRules:
         return [found[one] for one in container_ids]
 
     def _gained_by(self, container_id: ContainerId, freed: Freed) -> int:
+        if container_id not in self._shares:
+            self._shares[container_id] = self._share_of(container_id)
+        share = self._shares[container_id]
+        if share is None:
+            return 0
+        # Else it may have been narrowed for somebody who leaves.
+        cpus = share.within if freed.is_anybodys else share.pool
+        return cpus & freed.shared & ~share.reach
+
+    def _share_of(self, container_id: ContainerId) -> _Share | None:
         ledger = self._books.ledger
         if container_id not in ledger.grants:
-            return 0
+            return None
         grant = ledger.counted(container_id)
         if not grant.has_shared_part:
-            return 0
-        cpus = self._books.tree.masks[grant.pool_id] & freed.shared
-        if grant.within is not None and freed.is_anybodys:
-            cpus &= grant.within.mask
-        # Else it may have been narrowed for somebody who leaves.
-        return cpus & ~self._books.reach(container_id)
+            return None
+        pool = self._books.tree.masks[grant.pool_id]
+        within = pool if grant.within is None else pool & grant.within.mask
+        return _Share(pool, within, self._books.reach(container_id))
 
     @cached_property
     def _sharers(self) -> Mapping[int, int]:
@@ -231,12 +255,24 @@ class RemainingRules:
             return self._spread_without(rule, rule.spread, leaving)
         if not rule.blockers:
             return rule
-        rest = [one for one in rule.blockers if one.id not in leaving]
-        ids, cpus = [one.id for one in rest], 0
-        for reach, gained in zip(self._books.reaches(ids), self.gained(ids, freed), strict=True):
-            cpus |= reach | gained
+        ids, reaches = self._in_the_way_of(rule)
+        rest, cpus = list[Container](), 0
+        places = zip(rule.blockers, reaches, self.gained(ids, freed), strict=True)
+        for one, reach, gained in places:
+            if one.id not in leaving:
+                rest.append(one)
+                cpus |= reach | gained
         forbidden = self._books.domains.covering(rule.level, cpus)
         return replace(rule, forbidden=forbidden, blockers=tuple(rest)) if rest else None
+
+    def _in_the_way_of(self, rule: Restriction) -> tuple[Sequence[ContainerId], Sequence[int]]:
+        """The residents in the way of a rule of the newcomer's, and where each may be."""
+        known = self._reaches.get(id(rule.blockers))
+        if known is None:
+            ids = [one.id for one in rule.blockers]
+            # The tuple goes along, so that no other one gets its id.
+            known = self._reaches[id(rule.blockers)] = rule.blockers, ids, self._books.reaches(ids)
+        return known[1:]
 
     def _spread_without(
         self, rule: Restriction, spread: SpreadCounts, leaving: Collection[ContainerId]
@@ -271,16 +307,36 @@ class RemainingRules:
         reaches = books.reaches(gone)
         return spread.without([books.domains.indexes(spread.rule.level, one) for one in reaches])
 
-    def _barrier_without(
-        self, barrier: Barrier, leaving: Collection[ContainerId], freed: Freed
-    ) -> Barrier | None:
-        stay = [one for one in barrier.owners if one not in leaving]
-        places, more = map(barrier.owners.__getitem__, stay), self.gained(stay, freed)
+    def _barriers_without(
+        self, barriers: Sequence[Barrier], leaving: Collection[ContainerId], freed: Freed
+    ) -> Sequence[Barrier]:
+        """The rules of those owners who stay, on the cpus that they share then as well."""
+        left: dict[BarrierOwners, BarrierOwners | None] = {}
+        found: list[Barrier] = []
+        for barrier in barriers:
+            of = barrier.insisting
+            # Many rules are of the same owners.
+            if of not in left:
+                left[of] = self._owners_without(of, leaving, freed)
+            owners = left[of]
+            if owners is of:
+                found.append(barrier)
+            elif owners is not None:
+                forbidden = self._books.domains.covering(barrier.level, owners.cpus)
+                found.append(replace(barrier, forbidden=forbidden, insisting=owners))
+        return found
+
+    def _owners_without(
+        self, of: BarrierOwners, leaving: Collection[ContainerId], freed: Freed
+    ) -> BarrierOwners | None:
+        """The owners who stay: themselves where nobody leaves, or gains anything; None if none."""
+        presence = of.presence
+        gained = self.gained(presence, freed)
+        if not any(gained) and not any([one in presence for one in leaving]):
+            return of
         rest = {
-            one: (owner, cpus | gained)
-            for one, (owner, cpus), gained in zip(stay, places, more, strict=True)
+            one: (owner, cpus | more)
+            for (one, (owner, cpus)), more in zip(presence.items(), gained, strict=True)
+            if one not in leaving
         }
-        of = barrier.insisting
-        owners = BarrierOwners.of(rest, of.can_break, of.are_systems)
-        forbidden = self._books.domains.covering(barrier.level, owners.cpus)
-        return replace(barrier, forbidden=forbidden, insisting=owners) if rest else None
+        return BarrierOwners.of(rest, of.can_break, of.are_systems) if rest else None

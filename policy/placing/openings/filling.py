@@ -57,17 +57,23 @@ def find_fillings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     own = [
         _without_filled(without_movable(one, crowds), alone, free, domains) for one in judgement.own
     ]
-    open_cpus = free & ~reduce(int.__or__, map(crowds.kept_by, judgement.barriers), 0)
+    open_cpus = free
     for one in own:
         open_cpus &= ~one.forbidden & (reduce(int.__or__, one.choices) if one.choices else -1)
+    left = _open_domains(alone, free, open_cpus, domains)
+    for barrier in judgement.barriers:
+        if not any(left.values()):
+            # Whoever else could be driven out.
+            return
+        open_cpus &= ~crowds.kept_by(barrier)
+        left = _open_domains(left, free, open_cpus, domains)
     movable = dict(sorted(crowds.movable.items()))
     pairs = zip(own, judgement.own, strict=True)
     if not movable and all(one.forbidden == rule.forbidden for one, rule in pairs):
         return
     search = dataclasses.replace(search, narrowed=without_leaving(movable, ledger.narrowed))
     standing, parts, most = standing_residents(movable, ledger), list[int](), 0
-    for level, firsts in alone.items():
-        firsts ^= firsts & domains.indexes(level, free & ~open_cpus)
+    for level, firsts in left.items():
         for first in islice(bits(firsts), _FILLINGS_MAX):
             part = free & domains.members(level, first)
             leaving = leaving_part(standing, part, domains)
@@ -92,6 +98,14 @@ def _with_just(domains: Domains, level: Level, cpus: int, count: int) -> int:
     """The domains that have just so many of some cpus, as a set."""
     by_count = domains.by_count(level, cpus)
     return by_count[count] if count < len(by_count) else 0
+
+
+def _open_domains(
+    some: Mapping[Level, int], free: int, open_cpus: int, domains: Domains
+) -> Mapping[Level, int]:
+    """The domains, out of some, of which all free cpus are open."""
+    closed = free & ~open_cpus
+    return {level: firsts & ~domains.indexes(level, closed) for level, firsts in some.items()}
 
 
 def _without_filled(

@@ -65,15 +65,17 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
         return
     crowds = Crowds(books, judgement, with_companions=True)
     own = [without_movable(one, crowds) for one in judgement.own]
-    blocked = 0
-    for barrier in judgement.barriers:
-        blocked |= crowds.kept_by(barrier)
-    movable = dict(sorted(crowds.movable.items()))
-    if not movable:
-        return
-    everything = search.tree.root.cpus.mask & ~blocked
+    everything = search.tree.root.cpus.mask
     for one in own:
         everything &= ~one.forbidden
+    for barrier in judgement.barriers:
+        if not search.bounds.may_ever_fit(everything):
+            # Whoever else could make way.
+            return
+        everything &= ~crowds.kept_by(barrier)
+    movable = dict(sorted(crowds.movable.items()))
+    if not movable or not search.bounds.may_ever_fit(everything):
+        return
     # Wherever the newcomer is they leave, and what they were promised goes along.
     search = dataclasses.replace(search, narrowed=without_leaving(movable, ledger.narrowed))
     standing = standing_residents(movable, ledger)

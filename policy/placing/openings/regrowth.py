@@ -5,7 +5,7 @@ from copy import copy
 from functools import reduce
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -44,21 +44,30 @@ class NarrowedResidents(Struct, frozen=True):
     """Owners of rules among them, as a crowd of `StandingRules`."""
 
     @classmethod
-    def of(cls, books: Books, due: Iterable[ContainerId] = ()) -> "NarrowedResidents":
+    def of(cls, books: Books, due: Iterable[ContainerId] = ()) -> Self:
         """The residents that are narrowed in these books. O(containers).
 
         `due`: others that may be narrowed later.
         """
-        ledger, residents, found = books.ledger, books.affinity.residents, set[ContainerId]()
+        ledger, found = books.ledger, set[ContainerId]()
         for one, grant in ledger.grants.items():
             held = grant if grant.pen is None else ledger.pens[grant.pen]
             if held.within is not None:
                 found.add(one)
         for held_as in due:
             found.update(ledger.members(held_as) or (held_as,))
-        there = filter(residents.__contains__, found)
+        return cls._among(found, books)
+
+    def without(self, is_left_out: Callable[[ContainerId], bool], books: Books) -> Self:
+        """The residents but for those that are left out."""
+        return self._among(frozenset([one for one in self.ids if not is_left_out(one)]), books)
+
+    @classmethod
+    def _among(cls, ids: Collection[ContainerId], books: Books) -> Self:
+        residents = books.affinity.residents
+        there = filter(residents.__contains__, ids)
         places = reduce(int.__or__, map(residents.place, there), 0)
-        return cls(found, places, books.standing.crowd(found))
+        return cls(ids, places, books.standing.crowd(ids))
 
 
 class KeptAway(Struct, frozen=True):
@@ -203,14 +212,24 @@ class Regrowth:
         self._classified = classified
         self._is_beside_others = is_beside_others
 
-    def after(self, leaving: Sequence[Container], after: Books) -> Regrown | None:
+    def growing(self) -> NarrowedResidents:
+        """The narrowed residents that may get back anything, whoever leaves. O(containers)."""
+        return NarrowedResidents.of(self._books).without(self._is_beside_others, self._books)
+
+    def after(
+        self, leaving: Sequence[Container], after: Books, among: NarrowedResidents | None = None
+    ) -> Regrown | None:
         """Residents with what those who leave kept from them; None where that is nothing.
 
-        `after`: books in which these hold nothing; it is not changed.
+        `after`: books in which these hold nothing; it is not changed. `among`: those alone that
+        `growing` tells, where it is no matter who else merely shares what is given back.
         """
         if not self._books.ledger.narrowed.ids:
             return None
-        among = NarrowedResidents.of(after)
+        if among is None:
+            among = NarrowedResidents.of(after)
+        if not among.ids:
+            return None
         kept_away = [self._kept_away(one, after, among) for one in leaving]
         due = dict.fromkeys(held_as for one in kept_away for held_as in one.narrowed())
         if not due:

@@ -4,7 +4,7 @@ from typing import Any
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Resources
-from tests.unit.counted_calls import count_calls
+from tests.unit.counted_calls import called_modules, count_calls
 from tests.unit.policy.engine.ruled_pods import (
     PREFERRED,
     apart,
@@ -173,3 +173,12 @@ def _calls_of_parting_in(cores: int) -> int:
     placed(engine, owner)
     assert len(engine.grants[owner.id].beside) > cores // 2
     return count_calls(lambda: engine.update(some.id, _SHARE))
+
+
+def test_where_those_in_the_way_are_is_looked_up_once_for_all_departures_that_are_tried() -> None:
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G")
+    for number in range(40):
+        engine.create(container_of(f"web{number}", 0.1, app="web"))
+    shop = container_of("shop", 0.1, apart(term("socket", "web")), fails=True)
+    modules = called_modules(lambda: engine.create(shop))
+    assert modules.count("pinfold.policy.books.books") < 108

@@ -11,6 +11,7 @@ from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.request import Request
 from pinfold.policy.placing.lifting import make_room
 from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.counted_calls import called_modules
 from tests.unit.policy.books.test_cpu_ledger import share
 
 MACHINE = machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:8G")
@@ -105,3 +106,17 @@ def test_of_those_who_keep_a_cpu_some_may_have_left() -> None:
     lift = make_room(request, ledger, (leaf.id,), None, [ContainerId("gone")])
     assert lift is not None
     assert lift.may_drive_out
+
+
+def test_where_rules_hold_everybody_nothing_is_tried_on_a_copy() -> None:
+    books = Books(MACHINE, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    ids = tuple([pool.id for pool in books.tree.pools])
+    for leaf in [pool.id for pool in books.tree.pools if not pool.children]:
+        books.ledger.add(share(f"shared{leaf}", leaf, 200))
+    request = Request(container_id=ContainerId("it"), qos=QosClass.GUARANTEED, exclusive=12)
+
+    def modules(*, is_bound: bool) -> list[str]:
+        return called_modules(lambda: make_room(request, books.ledger, ids, lambda _: is_bound))
+
+    assert "copy" in modules(is_bound=False)
+    assert "copy" not in modules(is_bound=True)

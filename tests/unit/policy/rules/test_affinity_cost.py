@@ -15,7 +15,7 @@ from pinfold.policy.rules.affinity_index import (
     RULE_STEPS,
     AffinityIndex,
 )
-from pinfold.policy.rules.container_facts import facts
+from pinfold.policy.rules.container_facts import Subkey, facts
 from pinfold.policy.rules.evaluation import Steps, TooManyStepsError, holds
 from pinfold.policy.rules.expression import ALWAYS, AllOf, AnyOf, Expression, Not, condition
 from pinfold.policy.rules.residents import Residents
@@ -484,3 +484,17 @@ def test_whoever_has_many_symmetric_rules_is_filed_before_the_next_one_comes(
     made = AffinityIndex()
     made.add(container(1), rules)
     assert bool(vars(made)["_unfiled"]) is not is_filed
+
+
+def test_a_fact_that_nobody_has_is_looked_for_once() -> None:
+    residents, uid = Residents(), Subkey("pod/uid")
+    for number in range(50):
+        residents.add(container(number))
+    assert residents.column(uid).by_value == {}
+    assert count_calls(lambda: residents.column(uid)) < 5
+    later = replace(container(50), pod=replace(container(50).pod, uid="u50"))
+    residents.add(later)
+    assert residents.column(uid).by_value == {"u50": residents.place(later.id)}
+    for number in range(51):
+        residents.remove(ContainerId(f"c{number}"))
+    assert residents.is_empty
