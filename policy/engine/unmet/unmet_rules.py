@@ -21,6 +21,7 @@ from ...placing.judging.unmet_texts import as_told, with_told_obstacles
 from ...rules.podaffinity.rule_set import RequiredTerm
 from ..decision import Decision, with_unmet
 from ..roster import Roster
+from .alike_owners import AlikeOwners
 from .concerns import Concerns, others_of
 from .lost_rules import LostRules
 from .told_owners import tell_of_newcomer
@@ -363,6 +364,7 @@ class UnmetRules:
         """
         look = look or self.look()
         enough, left_out = look.effort + effort_max, dict[ContainerId, None]()
+        alike = AlikeOwners(self._books, self._roster, self._concerns)
         while due and look.effort < enough:
             container_id = next(iter(due))
             del due[container_id]
@@ -374,6 +376,9 @@ class UnmetRules:
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 self._concerns.forget(container_id)
+                continue
+            if not self._many.has_more(container_id) and alike.repeat(decision):
+                look.effort += alike.take_effort()
                 continue
             look.effort += len(decision.unmet)
             texts = self._concerns.texts(decision)
@@ -389,4 +394,5 @@ class UnmetRules:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
             others = others_of(broken, self._books) if broken else None
             self._concerns.put(container_id, others)
+            alike.learn(decision, left, broken)
         return {**left_out, **due}
