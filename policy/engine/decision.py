@@ -216,6 +216,7 @@ def carried_over(
         decided_by=earlier.decided_by,
         lineup=earlier.lineup if is_same_tree else None,
         degraded=earlier.degraded if decision.degraded and earlier.degraded else decision.degraded,
+        notes=earlier.notes,
     )
 
 
