@@ -238,8 +238,8 @@ class UnmetRules:
 
         Whoever tells of it is looked at soon: its next instance may come before that, as another.
         """
-        self._due |= dict.fromkeys(self._concerns.due_by(container_id, ()))
         self._concerns.forget(container_id)
+        self._due |= dict.fromkeys(self._concerns.due_by(container_id, ()))
         self._many.forget(container_id)
 
     def follow(
