@@ -24,7 +24,7 @@ from ...policy.model.pinning import Pinning
 from ..daemon.daemon import Daemon
 from ..state.saved_states import SavedStates
 from .container_names import NotHereError, find_container, is_called
-from .decision_document import decision_document
+from .decision_document import decision_document, with_unmet_of
 from .decision_journal import DecisionJournal, JournalEntry
 from .documents import (
     AuditDocument,
@@ -142,10 +142,8 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
         if saved is None or before is None or before.pool != document.pool:
             return document, found.at
         # Where it is, and what holds there, is as of now.
-        kept = msgspec.structs.replace(
-            before, cpus=document.cpus, mems=document.mems, unmet=document.unmet
-        )
-        return kept, saved.at
+        kept = msgspec.structs.replace(before, cpus=document.cpus, mems=document.mems)
+        return with_unmet_of(kept, document), saved.at
 
     def _past(self, snapshot: Snapshot, name: str) -> ExplainDocument:
         """The explanation of a container that is gone. Raises `ControlRequestError`."""

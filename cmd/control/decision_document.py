@@ -1,8 +1,11 @@
 """One decision as a document, as far as it speaks for itself: what was chosen, and from what."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
-from ...policy.engine.decision import Decision
+import msgspec
+
+from ...policy.engine.decision import UNMET, Decision
 from ...policy.engine.reason import request_text, runner_up
 from ...policy.model.container import Container, ContainerId
 from ...policy.model.grant import Dropped, Grant, Refusal
@@ -16,6 +19,8 @@ from .documents import (
     MovedDocument,
 )
 from .status_document import pin_document
+
+_UNMET: Final = f"{UNMET}: "
 
 
 def decision_document(
@@ -47,6 +52,13 @@ def decision_document(
         candidates=tuple(_candidates(decision)) if with_candidates else (),
         moved=tuple(moved_documents(decision.changes, paths)) if with_moved else (),
     )
+
+
+def with_unmet_of(document: DecisionDocument, later: DecisionDocument) -> DecisionDocument:
+    """The document of a decision with the rules that did not hold later, in its problems, too."""
+    problems = [one for one in document.problems if not one.startswith(_UNMET)]
+    problems += [one for one in later.problems if one.startswith(_UNMET)]
+    return msgspec.structs.replace(document, unmet=later.unmet, problems=tuple(problems))
 
 
 def _candidates(decision: Decision) -> Iterator[CandidateDocument]:

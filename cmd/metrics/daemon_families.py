@@ -6,10 +6,9 @@ Source: prometheus.io, "Metric and label naming".
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
-from operator import attrgetter
+from itertools import accumulate
 from typing import Final, TypeVar
 
 from prometheus_client.core import (
@@ -20,7 +19,7 @@ from prometheus_client.core import (
 )
 
 from ...nri.dispatch.courtesy import ALONE, Courtesy
-from ...policy.engine.decision import Decision
+from ...policy.engine.decision import unmet_rule_names
 from ...policy.engine.gauges.gauge import Gauge
 from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from ...policy.engine.rebalance.wishes import AFFINITY, ANTI_AFFINITY, POOL, SPREAD, Wishes
@@ -44,7 +43,6 @@ _Key = TypeVar("_Key", bound=tuple[str, ...])
 GROUP: Final = "policy/pinfold"
 POLICY: Final = "topology-aware"
 _UNMET: Final = re.compile(r"(anti-affinity|affinity) at (\w+)|(spread) over (\w+)")
-_UNMET_OF: Final[Callable[[Decision], tuple[str, ...]]] = attrgetter("unmet")
 _LEVELS: Final = ("socket", "die", "numa", "l3", "cluster", "core")
 _KINDS: Final = (AFFINITY, ANTI_AFFINITY, SPREAD)
 _WISHES: Final = (AFFINITY, ANTI_AFFINITY)
@@ -182,9 +180,8 @@ def _event_families(counts: EventCounts) -> Iterator[Metric]:
 
 def _violations(snapshot: Snapshot, wishes: Wishes) -> Metric:
     found: Counter[tuple[str, str, str]] = Counter()
-    # Of a thousand decisions hardly any has one: they are gone through in C.
-    for text in chain.from_iterable(map(_UNMET_OF, snapshot.decisions.values())):
-        match = _UNMET.match(text)
+    for rule in unmet_rule_names(snapshot.decisions.values()):
+        match = _UNMET.match(rule)
         kind = (match[1] or match[3]) if match else "pool"
         level = (match[2] or match[4]) if match else ""
         found[kind, "required", level] += 1

@@ -103,7 +103,9 @@ class Penning:
             self._books.withdraw(container.id)
             return refused(container.id, made, classified.problems)
         problems = with_objection(classified.problems, container, made)
-        classified = structs.replace(classified, problems=problems)
+        # It may ask for a place near its memory, which is no wish for later.
+        own = self._roster.classified[container.id].request
+        classified = structs.replace(classified, request=own, problems=problems)
         return self._joined(name, container, classified, made if pen is None else None)
 
     def has_place_of(self, container: Container) -> bool:
@@ -164,6 +166,7 @@ class Penning:
         if made is not None and (back is None or isinstance(made, Placement)):
             return made
         request = self.sizes.request_of(name, container, (container,))
+        request = structs.replace(request, hints=classified.request.hints)
         judgement = self._judge.judge(container, classified.placement, request)
         weights = self._books.affinity.affinities(container, classified.rules).weights
         made = self.bookings.begin(request, weights, judgement, back)

@@ -18,8 +18,8 @@ def current_notes(
     known = snapshot.classified.get(container_id)
     if container_id not in snapshot.grants or known is None:
         return told
-    weights = snapshot.decisions[container_id].weights
-    has_some = told or known.placement or known.rules or weights
+    # Others' rules may be about it, whoever came first.
+    has_some = told or any(one.placement or one.rules for one in snapshot.classified.values())
     if not has_some or len(snapshot.grants) > CONTAINERS_MAX:
         return told
     # Which weights drew it is forgotten after a while, and by a restart.

@@ -6,6 +6,7 @@ Held against the naive reading of the rules of `test_rule_laws`. And a restart t
 import os
 import random
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -15,11 +16,12 @@ from msgspec import structs
 
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.cmd.state.state_file import State, parse_state
-from pinfold.policy.engine.decision import Decision
+from pinfold.policy.engine.decision import Decision, rule_names
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.pinning import Pinning
+from pinfold.policy.placing.judging.restriction import named_in
 from tests.property.test_rule_laws import (
     APPS,
     LEVELS,
@@ -96,6 +98,19 @@ class TellingWorld(World):
         for one in self.pods:
             # What others are told of waits until nobody waits for the policy.
             self.engine.compact(one)
+        for pod in self.pods.values():
+            self.named_by(pod)
+
+    def named_by(self, pod: Pod) -> None:
+        """Hold the texts of a container's own rules against those who break them."""
+        decision = self.engine.decisions[pod.container.id]
+        breakers = Counter(self.broken_by(pod)) if decision.unmet else Counter[str]()
+        assert len({*rule_names(decision.unmet)}) == len(decision.unmet), "a rule is told once"
+        for text in decision.unmet:
+            (head,) = heads(structs.replace(decision, unmet=(text,))) or [""]
+            if head.endswith(f" of {pod.container.path}"):
+                names, more = named_in([text.rpartition(": ")[2]])
+                assert len(names) + more == breakers[head], text
 
     def create(self) -> None:
         pod = self.new_pod()
@@ -156,6 +171,15 @@ class TellingWorld(World):
                     if rule.is_anti and rule.app == beside.app and near:
                         path = owner.container.path
                         yield f"anti-affinity at {rule.level} to app={rule.app} of {path}"
+
+    def broken_by(self, pod: Pod) -> Iterator[str]:
+        """Anti-affinity of a container once for each other one that breaks it."""
+        whole, others = self.pods, [one for one in self.pods.values() if one is not pod]
+        for one in others:
+            self.pods = {pod.container.id: pod, one.container.id: one}
+            path = pod.container.path
+            yield from {text for text in self.broken_at(pod) if text.endswith(f" of {path}")}
+        self.pods = whole
 
     def is_in_pen(self, pod: Pod) -> bool:
         pen = self.engine.grants[pod.container.id].pen

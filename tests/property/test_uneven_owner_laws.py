@@ -1,4 +1,4 @@
-"""The law of uneven owners: what is told is the same as if all of them were looked at."""
+"""The law of uneven owners: what is told is the same as if all were looked at, each by itself."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping
@@ -9,9 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.books.books import Books
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.roster import Roster
 from pinfold.policy.engine.unmet import unmet_rules
+from pinfold.policy.engine.unmet.alike_owners import AlikeOwners
 from pinfold.policy.engine.unmet.concerns import Concerns
 from pinfold.policy.engine.unmet.uneven_owners import uneven_owners
 from pinfold.policy.model.container import Container, ContainerId
@@ -40,7 +42,8 @@ def rules(draw: random.Random) -> Mapping[str, Any] | None:
         (
             None,
             None,
-            {"topologySpread": [even("numa", skew)]},
+            {"topologySpread": [even("numa", 1)]},
+            {"topologySpread": [even("numa", 1)]},
             {"topologySpread": [even("numa", skew)]},
             {"topologySpread": [even("numa", skew), even("core", 1)]},
             {"topologySpread": [even("numa", skew)], **apart(term("numa", "db"))},
@@ -61,12 +64,24 @@ def test_owners_that_are_not_looked_at_are_told_what_they_would_be(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     draw = random.Random(seed)
-    engines = [(engine_of(MACHINE, "cpuset:0"), one) for one in (uneven_owners, everybody)]
+    repeats = list[bool]()
+
+    def repeat(alike: AlikeOwners, decision: Decision) -> bool:
+        repeats.append(told_as_another(alike, decision))
+        return repeats[-1]
+
+    def look(_alike: AlikeOwners, _decision: Decision) -> bool:
+        return False
+
+    told_as_another = AlikeOwners.repeat
+    ways = (uneven_owners, repeat), (everybody, look)
+    engines = [(engine_of(MACHINE, "cpuset:0"), *way) for way in ways]
     alive = list[Container]()
 
     def change(event: Callable[[Engine], object]) -> None:
-        for engine, looked_at in engines:
+        for engine, looked_at, repeated in engines:
             monkeypatch.setattr(unmet_rules, "uneven_owners", looked_at)
+            monkeypatch.setattr(AlikeOwners, "repeat", repeated)
             event(engine)
             while engine.compact(ContainerId("")):
                 pass
@@ -87,8 +102,9 @@ def test_owners_that_are_not_looked_at_are_told_what_they_would_be(
             change(methodcaller("update", some.id, more))
         first, second = [
             {one: decision.unmet for one, decision in engine.decisions.items()}
-            for engine, _ in engines
+            for engine, *_ in engines
         ]
         assert first == second
         told += sum(map(bool, first.values()))
     assert told > STEPS
+    assert any(repeats)

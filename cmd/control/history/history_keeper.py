@@ -79,6 +79,8 @@ class HistoryKeeper:
         self._is_stopping = threading.Event()
         self._paths: dict[ContainerId, str] = {}
         """Of containers that were decided about and not released, as far as was written."""
+        self._unmet: dict[ContainerId, tuple[str, ...]] = {}
+        """Rules that do not hold at some of them, as was written last."""
         self._unnamed: dict[ContainerId, list[_Waiting]] = {}
         """Decisions about containers to which the runtime gives an id afterwards: under that one
         they are found after a restart."""
@@ -127,22 +129,30 @@ class HistoryKeeper:
 
     def last_of(self, container_id: str) -> SavedDecision | None:
         """The last decision that was written of a container, and that gave it a place. O(bytes)."""
-        mark = f'"id":"{container_id}"'.encode()
+        mark, later = f'"id":"{container_id}"'.encode(), None
         for line in self.file.newest():
-            if mark in line:
-                found = parse_line(line)
-                if found is not None and found.id == container_id and found.decision is not None:
-                    return found
-        return None
+            found = parse_line(line) if mark in line else None
+            if found is None or found.id != container_id or found.decision is None:
+                continue
+            if not found.is_of_rules:
+                return found.with_rules_of(later)
+            # Why it is there was told before.
+            later = later or found
+        return later
 
     def past(self) -> Iterator[SavedDecision]:
         """Containers that are known from the history, each with its last decision. O(bytes)."""
-        seen: set[str] = set()
+        seen, later = set[str](), dict[str, SavedDecision]()
         for line in self.file.newest():
             found = parse_line(line)
-            if found is not None and found.decision is not None and found.id not in seen:
-                seen.add(found.id)
-                yield found
+            if found is None or found.decision is None or found.id in seen:
+                continue
+            if found.is_of_rules:
+                later.setdefault(found.id, found)
+                continue
+            seen.add(found.id)
+            yield found.with_rules_of(later.pop(found.id, None))
+        yield from later.values()
 
     def _run(self, plugin: Front) -> None:
         is_last = False
@@ -175,7 +185,9 @@ class HistoryKeeper:
             return
         courtesy = plugin.owner.courtesy
         if not self._has_begun:
-            self._paths, self._has_begun = dict(self._living()), True
+            self._has_begun = True
+            for one in self._living():
+                self._note(ContainerId(one.id), one.path, one.unmet)
         present: Iterator[SavedDecision] = iter(())
         if self.file.is_full:
             snapshot = plugin.owner.look(
@@ -221,6 +233,7 @@ class HistoryKeeper:
             match one.happening:
                 case Released(container=container):
                     yield from self._named(container.id, container, gone)
+                    self._unmet.pop(container.id, None)
                     if self._paths.pop(container.id, None) is not None:
                         yield released(one.at, container.shown_id, container.path)
                 case Synchronized():
@@ -255,12 +268,13 @@ class HistoryKeeper:
         if decided.event == "synchronize":
             self._listed.add(container.id)
         is_kept = decision.decided_by == KEPT and decided.event != "return"
-        if is_kept and container.id in self._paths:
+        is_known = is_kept and container.id in self._paths
+        if is_known and decision.unmet == self._unmet.get(container.id, ()):
             # A list of what runs decides nothing about those that stay where they are.
             return
         is_refused = isinstance(decision.result, Refusal)
         if not is_refused:
-            self._paths[container.id] = container.path
+            self._note(container.id, container.path, decision.unmet)
         yield saved_decision(
             at,
             decided.event,
@@ -274,11 +288,19 @@ class HistoryKeeper:
         """The ends of those that a list of what runs does not have any more."""
         if not self._has_lost:
             for container_id in self._paths.keys() - self._listed:
+                self._unmet.pop(container_id, None)
                 yield released(at, container_id, self._paths.pop(container_id))
         self._listed.clear()
         self._has_lost = False
 
-    def _living(self) -> Iterator[tuple[ContainerId, str]]:
+    def _note(self, container_id: ContainerId, path: str, unmet: tuple[str, ...]) -> None:
+        """Remember a container of which is written, and the rules that are told there."""
+        self._paths[container_id] = path
+        self._unmet.pop(container_id, None)
+        if unmet:
+            self._unmet[container_id] = unmet
+
+    def _living(self) -> Iterator[SavedDecision]:
         """The containers that ran when an earlier daemon wrote last."""
         over: set[str] = set()
         for line in self.file.newest():
@@ -288,7 +310,7 @@ class HistoryKeeper:
             over.add(found.id)
             is_placed = found.decision is not None and found.decision.pool is not None
             if found.event != RELEASE and (is_placed or found.event == PRESENT):
-                yield ContainerId(found.id), found.path
+                yield found
 
     def _complain(self, complaint: str) -> None:
         if complaint != self._complaint:

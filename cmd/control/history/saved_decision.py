@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ....policy.engine.decision import Decision
+from ....policy.engine.decision import KEPT, Decision
 from ....policy.engine.reason import runner_up
 from ....policy.model.container import Container, ContainerId
 from ....policy.model.grant import Grant
@@ -27,7 +27,7 @@ from ...state.saved_container import (
     saved_newcomer,
     saved_pod,
 )
-from ..decision_document import decision_document
+from ..decision_document import decision_document, with_unmet_of
 from ..documents import DecisionDocument, MovedDocument, PinDocument
 from ..status_document import pin_document
 from .candidate_table import candidate_table, parse_candidates
@@ -86,6 +86,25 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     another name."""
     pools: bytes = b""
     """What its candidates are called, as JSON and compressed."""
+
+    @property
+    def is_of_rules(self) -> bool:
+        """Whether it tells alone which rules do not hold, of a container that is kept as it is."""
+        return self.decision is not None and self.decision.decided_by == KEPT and not self.ranks
+
+    @property
+    def unmet(self) -> tuple[str, ...]:
+        """The rules that did not hold."""
+        if self.decision is not None:
+            return self.decision.unmet
+        return () if self.pod is None else self.pod.containers[0].unmet
+
+    def with_rules_of(self, later: "SavedDecision | None") -> "SavedDecision":
+        """The decision with the rules that did not hold later on, if that was told."""
+        if self.decision is None or later is None or later.decision is None:
+            return self
+        document = with_unmet_of(self.decision, later.decision)
+        return msgspec.structs.replace(self, decision=document)
 
     def document(self) -> DecisionDocument | None:
         """The whole decision; None where none was made. Raises `ValueError`, `zlib.error`."""

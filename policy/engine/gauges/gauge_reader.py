@@ -1,21 +1,17 @@
 """The reading of all gauges."""
 
 from collections.abc import Callable, Iterator, Mapping
-from operator import attrgetter
-from typing import Final
 
 from ....topology.model.machine import Machine
 from ....topology.sets.cpuset import CpuSet
 from ...pools.pool_tree import PoolTree
-from ..decision import Decision
+from ..decision import unmet_rule_names
 from ..snapshot import Snapshot
 from .cpu_gauges import CpuLabels, cpu_gauges
 from .gauge import SYSTEM, Gauge, Labels
 from .kept_loads import KeptLoads
 from .node_gauges import NodeLabels, node_gauges
 from .zone_gauges import PoolZones, zone_gauges
-
-_UNMET_OF: Final[Callable[[Decision], tuple[str, ...]]] = attrgetter("unmet")
 
 
 class GaugeReader:
@@ -49,13 +45,12 @@ class GaugeReader:
         yield from zone_gauges(snapshot, self._zones, loads.pool_loads(snapshot))
         yield from node_gauges(self._nodes, loads.nodes, used_bytes)
         yield from cpu_gauges(loads, self._cpus, self._cpu_labels)
-        unmet = sum(map(len, map(_UNMET_OF, snapshot.decisions.values())))
         yield Gauge(
             name="policy.rule.unmet.count",
             unit="",
             help="Required rules between containers, and about pools, that do not hold.",
             group=SYSTEM,
-            values=(unmet,),
+            values=(len(unmet_rule_names(snapshot.decisions.values())),),
         )
 
     def _learn(self, snapshot: Snapshot) -> KeptLoads:

@@ -5,7 +5,7 @@ from typing import Final
 
 from ...model.container import ContainerId
 from ...placing.judging.restriction import is_about_others, named_in
-from ..decision import Decision, rule_names
+from ..decision import Decision, unmet_rule_names
 from ..engine import Engine
 
 _LOOKS_MAX: Final = 16
@@ -19,7 +19,7 @@ def unmet_names(
 
     One rule may be told at both sides.
     """
-    return dict.fromkeys(name for one in placed for name in rule_names(decisions[one].unmet))
+    return unmet_rule_names(decisions[one] for one in placed)
 
 
 def unmet_after(engine: Engine, container_id: ContainerId) -> Mapping[str, None]:

@@ -51,6 +51,13 @@ class Concerns:
         """Rules do not hold at a container, and these others stand in the way as well."""
         self._others.setdefault(container_id, set()).update(others)
 
+    def add_one(self, container_id: ContainerId, other_id: ContainerId) -> bool:
+        """Note another one in the way of a container's rules; whether it was in that of none."""
+        others = self._others.setdefault(container_id, set())
+        is_new = other_id not in others
+        others.add(other_id)
+        return is_new
+
     def put(self, container_id: ContainerId, others: set[ContainerId] | None) -> None:
         """Only these others stand in the way of a container's rules; None: all of them hold."""
         if others is None:

@@ -13,11 +13,7 @@ from ...placing.growth import is_outside
 from ...placing.judging.judge import Judge
 from ...placing.judging.judgement import Judgement
 from ...placing.judging.near_blockers import NearBlockers
-from ...placing.judging.restriction import (
-    TOLD_MAX,
-    Restriction,
-    together_text,
-)
+from ...placing.judging.restriction import TOLD_MAX, Restriction
 from ...placing.judging.rule_look import EFFORT_OF_ONE, RuleLook
 from ...placing.judging.rules_of_many import RulesOfMany
 from ...placing.judging.told_rules import ToldRules
@@ -25,8 +21,10 @@ from ...placing.judging.unmet_texts import as_told, with_told_obstacles
 from ...rules.podaffinity.rule_set import RequiredTerm
 from ..decision import Decision, with_unmet
 from ..roster import Roster
+from .alike_owners import AlikeOwners
 from .concerns import Concerns, others_of
 from .lost_rules import LostRules
+from .told_owners import tell_of_newcomer
 from .uneven_owners import uneven_owners
 
 _EFFORT_MAX: Final = 64
@@ -79,17 +77,8 @@ class UnmetRules:
         self._note_at_owners(newcomer, self._many.to_tell(newcomer.id, broken))
 
     def _note_at_owners(self, newcomer: Container, broken: Iterable[Restriction]) -> None:
-        for one in broken:
-            decision = self._roster.decisions.get(one.owner_id)
-            if one.is_own or decision is None:
-                continue
-            self._concerns.add(one.owner_id, (newcomer.id,))
-            text = f"{one.name}: {together_text(one.level, newcomer.path)}"
-            if len(decision.unmet) >= TOLD_MAX:
-                # A text about the rule may come to name one more.
-                self._due[one.owner_id] = None
-            elif text not in decision.unmet:
-                self._roster.decisions[one.owner_id] = with_unmet(decision, (*decision.unmet, text))
+        unsure = tell_of_newcomer(newcomer, broken, self._roster, self._concerns)
+        self._due |= dict.fromkeys(unsure)
 
     def tell_adopted(
         self, container_id: ContainerId, judgement: Judgement, told: ToldRules, *, is_alone: bool
@@ -245,8 +234,12 @@ class UnmetRules:
         self._concerns.put(decision.container_id, {*others})
 
     def forget(self, container_id: ContainerId) -> None:
-        """Forget what a container broke that gives back all it holds, and who kept it apart."""
+        """Forget what a container broke that gives back all it holds, and who kept it apart.
+
+        Whoever tells of it is looked at soon: its next instance may come before that, as another.
+        """
         self._concerns.forget(container_id)
+        self._due |= dict.fromkeys(self._concerns.due_by(container_id, ()))
         self._many.forget(container_id)
 
     def follow(
@@ -371,6 +364,7 @@ class UnmetRules:
         """
         look = look or self.look()
         enough, left_out = look.effort + effort_max, dict[ContainerId, None]()
+        alike = AlikeOwners(self._books, self._roster, self._concerns)
         while due and look.effort < enough:
             container_id = next(iter(due))
             del due[container_id]
@@ -382,6 +376,9 @@ class UnmetRules:
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 self._concerns.forget(container_id)
+                continue
+            if not self._many.has_more(container_id) and alike.repeat(decision):
+                look.effort += alike.take_effort()
                 continue
             look.effort += len(decision.unmet)
             texts = self._concerns.texts(decision)
@@ -397,4 +394,5 @@ class UnmetRules:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
             others = others_of(broken, self._books) if broken else None
             self._concerns.put(container_id, others)
+            alike.learn(decision, left, broken)
         return {**left_out, **due}

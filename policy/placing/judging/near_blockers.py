@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ...books.books import Books
 from ...model.container import Container, ContainerId
-from .restriction import Restriction
+from .restriction import Restriction, told_once
 
 
 class NearBlockers:
@@ -35,7 +35,7 @@ class NearBlockers:
 
     def texts(self, rules: Iterable[Restriction], cpus: int) -> tuple[str, ...]:
         """Rules broken on some cpus, for people, each once; see `named`."""
-        return tuple(dict.fromkeys([one.unmet_text for one in self.named(rules, cpus)]))
+        return told_once(self.named(rules, cpus))
 
     def _is_inside_pen(self, rule: Restriction) -> bool:
         """Whether a rule of a container is about others in its pen."""

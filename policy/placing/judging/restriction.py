@@ -120,6 +120,22 @@ class Restriction(Struct, frozen=True, kw_only=True):
         return Dropped(self.name, self.wanted, available)
 
 
+def told_once(rules: Iterable[Restriction]) -> tuple[str, ...]:
+    """The texts of broken rules, one for each: others may break it inside a pen and outside."""
+    found: dict[str, Restriction] = {}
+    for one in rules:
+        found[one.unmet_text] = one
+    names = {text.rpartition(": ")[0] for text in found}
+    if len(names) < len(found):
+        by_name: dict[str, Restriction] = {}
+        for one in found.values():
+            first = by_name.setdefault(one.name, one)
+            blockers = {other.id: other for other in (*first.blockers, *one.blockers)}
+            by_name[one.name] = first.beside(tuple(blockers.values()))
+        return tuple([one.unmet_text for one in by_name.values()])
+    return tuple(found)
+
+
 def by_kind(rules: Iterable[Restriction]) -> Sequence[Sequence[Restriction]]:
     """Rules of several owners that say the same together, in the order of the first of each."""
     found: dict[tuple[object, ...], dict[str, Restriction]] = {}
@@ -199,6 +215,21 @@ def names_text(containers: Sequence[Container]) -> str:
     shown = ", ".join([one.path for one in containers[:_NAMES_SHOWN]])
     more = len(containers) - _NAMES_SHOWN
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def with_one_named(text: str, path: str, *, is_new: bool) -> str | None:
+    """A text of an unmet rule with one more container that breaks it; unchanged if it is named.
+
+    None where it may be among those that are not named: as it is not `is_new`, or by its path.
+    """
+    if counted := _AND_MORE.search(text):
+        # As a rule it is a further one of a crowd.
+        is_further = is_new and path not in text
+        return f"{text[: counted.start()]} and {int(counted[1]) + 1} more" if is_further else None
+    names, _ = named_in([text.rpartition(": ")[2]])
+    if path in names:
+        return text
+    return f"{text}, {path}" if len(names) < _NAMES_SHOWN else f"{text} and 1 more"
 
 
 def named_in(reasons: Iterable[str]) -> tuple[set[str], int]:

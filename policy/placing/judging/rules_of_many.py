@@ -38,6 +38,10 @@ class RulesOfMany:
             self._broken[container_id] = tuple(broken)
         return found[:TOLD_MAX]
 
+    def has_more(self, container_id: ContainerId) -> bool:
+        """Whether a container broke more rules than its decision tells."""
+        return container_id in self._broken
+
     def more(self, container_id: ContainerId, told: Collection[str]) -> Sequence[Restriction]:
         """Rules of others that were broken and are still, in place of what holds by now.
 

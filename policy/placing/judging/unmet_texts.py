@@ -7,7 +7,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from ..lineup import Lineup
-from .restriction import Restriction, named_in
+from .restriction import (
+    Restriction,
+    named_in,
+    told_once,
+)
 
 _NOT_FREE: Final = ", which was not free"
 
@@ -49,11 +53,11 @@ def with_told_obstacles(
 def as_told(told: Sequence[str], broken: Iterable[Restriction]) -> tuple[str, ...]:
     """The texts of broken rules, each once: what was told already of one stays as it was told.
 
-    Others may be named in another order by then, each by himself or several together. Where others
-    than before are in the way, the rule is told anew in its place. O(texts).
+    Others may be named in another order by then. Where others than before are in the way, or were
+    named each by himself, the rule is told anew in its place. O(texts).
     """
     broken = with_told_obstacles(tuple(broken), told)
-    anew = tuple(dict.fromkeys([one.unmet_text for one in broken]))
+    anew = told_once(broken)
     if not told or anew == told:
         # So it is as a rule.
         return anew
@@ -87,9 +91,13 @@ def _with_names(told: Iterable[str]) -> Iterable[tuple[str, Sequence[str]]]:
 
 def _texts(told: Sequence[str], rules: Sequence[Restriction]) -> Sequence[str]:
     """The texts of rules of one name, of which these were told."""
-    if told and _are_same([text.rpartition(": ")[2] for text in told], rules):
-        return told
-    return [one.unmet_text for one in rules]
+    anew = told_once(rules)
+    is_once = 0 < len(told) <= len(anew)
+    return told if is_once and _are_same([_reason(text) for text in told], rules) else anew
+
+
+def _reason(text: str) -> str:
+    return text.rpartition(": ")[2]
 
 
 def _are_same(reasons: Sequence[str], rules: Sequence[Restriction]) -> bool:

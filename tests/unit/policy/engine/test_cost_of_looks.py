@@ -117,6 +117,37 @@ def test_nobody_of_a_crowd_is_looked_at_as_one_more_comes_to_the_crowded_domain(
     assert not any(decision.unmet for decision in engine.decisions.values())
 
 
+def test_one_of_a_crowd_is_looked_at_for_all_as_one_more_comes_to_the_emptiest_domain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The text of each names what that domain may hold."""
+    engine, crowd, few = engine_of("socket:1 numa:2 core:4 mem:32G"), 120, 8
+    full = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+    spread = {"topologySpread": [{**term("numa", "web"), "maxSkew": 1}]}
+    engine.create(container_of("full", 4, annotations=full))
+    for number in range(crowd):
+        engine.create(container_of(f"web{number}", 0.01, spread, app="web"))
+    engine.remove(ContainerId("full-main"))
+    while engine.compact(ContainerId("")):
+        pass
+    looked_at, judgement = list[ContainerId](), RuleLook.judgement
+
+    def counted(look: RuleLook, container_id: ContainerId) -> Judgement | None:
+        looked_at.append(container_id)
+        return judgement(look, container_id)
+
+    monkeypatch.setattr(RuleLook, "judgement", counted)
+    for number in range(few):
+        engine.create(container_of(f"other{number}", 0.01, app="web", annotations=full))
+        while engine.compact(ContainerId("")):
+            pass
+    told = [engine.decisions[ContainerId(f"web{number}-main")].unmet for number in range(1, crowd)]
+    wanted = f"it wants a NUMA node with at most {few} of these containers, as that of cpus 4-7"
+    assert {text.rpartition(": ")[2] for (text,) in told} == {wanted}
+    assert len({text for (text,) in told}) == crowd - 1, "each names its owner"
+    assert len(looked_at) < few * crowd / 10
+
+
 def test_who_breaks_another_rule_is_not_looked_at_for_spread_that_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

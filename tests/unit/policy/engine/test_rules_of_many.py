@@ -57,7 +57,10 @@ def told(engine: Engine, containers: list[Container], of: Container) -> list[str
     return [
         one.pod.name
         for one in containers
-        if any(text.endswith(f" with {of.path}") for text in engine.decisions[one.id].unmet)
+        if any(
+            of.path in text.rpartition(" with ")[2].split(", ")
+            for text in engine.decisions[one.id].unmet
+        )
     ]
 
 

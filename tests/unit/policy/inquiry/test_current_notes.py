@@ -1,7 +1,9 @@
 """Notes about preferred rules as of now, whatever was told when a container came."""
 
 import pytest
+from msgspec.structs import replace
 
+from pinfold.policy.engine.decision import KEPT, carried_over
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.roster import PACKED_TOGETHER
 from pinfold.policy.inquiry.current_notes import current_notes
@@ -70,3 +72,29 @@ def test_by_which_weights_a_container_was_placed_may_be_forgotten(happens: str) 
 def test_of_who_holds_nothing_what_was_told_stays() -> None:
     engine = engine_of(SPEC)
     assert notes(engine, OWNER, "as it was") == ("as it was",)
+
+
+@pytest.mark.parametrize("comes_first", [True, False])
+def test_who_is_drawn_by_a_rule_of_another_one_alone_is_told_it(*, comes_first: bool) -> None:
+    """Also after a reload, which knows no more what drew it as it was placed."""
+    rule = "{scope: {key: name, operator: Exists}, match: {key: name, operator: In, values: [db]}"
+    text = {"resource-policy.nri.io/affinity": f"main: [{rule}, weight: 5, symmetric: true}}]"}
+    web, db = container_of("web", 3, annotations=text), container_of("db", 3, main="db")
+    engine = engine_of("socket:2 numa:1 core:4 mem:4G")
+    for one in (db, web) if comes_first else (web, db):
+        placed(engine, one)
+        engine.note(one.id)
+    reloaded, _ = engine.reconfigured(engine.config)
+    for some in (engine, reloaded):
+        told = some.decisions[db.id].notes
+        assert notes(some, db, *told) == ("affinity: in no one pool with default/web/main",)
+
+
+def test_why_a_container_was_moved_is_told_after_a_reload() -> None:
+    engine = engine_of(SPEC)
+    placed(engine, OWNER)
+    decision = engine.decisions[OWNER.id]
+    moved = replace(decision, notes=("it was moved to mend something else",))
+    kept = replace(decision, decided_by=KEPT, notes=())
+    assert carried_over(kept, moved, None, is_same_tree=True).notes == moved.notes
+    assert carried_over(kept, moved, None, is_same_tree=False).notes == moved.notes

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
@@ -103,3 +104,33 @@ def test_who_loses_all_cpus_stays_near_its_memory_where_it_can(
 def test_the_reason_is_said() -> None:
     engine = engine_that_adopts(running("a", 1000, "6", "1"))
     assert engine.decisions[ContainerId("a")].decided_by == "hints"
+
+
+def penned(name: str, milli: int, key: str, *, qos: QosClass = GUARANTEED) -> Container:
+    """One of several on a cpu that is gone, which have their cpus together."""
+    one = running(name, milli, "6", "1", qos=qos, annotations={key: "true"})
+    pod = structs.replace(one.pod, id=PodId("pen"), name="pen", uid="pen")
+    return structs.replace(one, pod=pod)
+
+
+@pytest.mark.parametrize("key", ["pod-pool.pinfold.dev/pod", "group.pinfold.dev/pod"])
+@pytest.mark.parametrize(
+    ("milli", "qos"),
+    [
+        pytest.param(1000, GUARANTEED, id="with cpus of its own"),
+        pytest.param(500, GUARANTEED, id="with a cpu of its own"),
+        pytest.param(500, BURSTABLE, id="that shares"),
+    ],
+)
+def test_a_pen_that_loses_all_cpus_stays_near_its_memory(
+    key: str, milli: int, qos: QosClass
+) -> None:
+    engine = Engine(without(MACHINE, CpuSet.of(6)), CONFIG)
+    inside = [penned(name, milli, key, qos=qos) for name in ("a", "b")]
+    other = running("other", 1000, "4", "1")
+    engine.synchronize([other, *inside])
+    engine.check()
+    assert [node_of(engine, one.name) for one in (other, *inside)] == [{1}, {1}, {1}]
+    assert len({engine.grants[one.id].pen for one in inside} - {None}) == 1
+    requests = [engine.snapshot().classified[one.id].request for one in inside]
+    assert not any(one.hints for one in requests), "it is no wish for later"
