@@ -28,6 +28,11 @@ class PennedContainers(Struct, frozen=True, kw_only=True):
     containers: tuple[Container, ...]
     others: int
     """A mask of the cpus on which all others run."""
+    given: int
+    """Of these, where those run that are remembered: nothing there is the pen's by now.
+
+    For what is remembered may be older than the last changes.
+    """
 
 
 def find_penned(
@@ -60,15 +65,20 @@ def find_penned(
             if pen_by_numbers(first, rest, penning.sizes.size_of(first)) is None:
                 continue
         found.setdefault(name, []).extend(by_pod[pod_id])
-    ids = {name: {one.id for one in inside} for name, inside in found.items()}
-    return tuple(
-        PennedContainers(
-            name=name,
-            containers=tuple(inside),
-            others=taken_by([one for one in running if one.id not in ids[name]], requests),
+    groups: list[PennedContainers] = []
+    for name, inside in found.items():
+        ids = {one.id for one in inside}
+        others = [one for one in running if one.id not in ids]
+        told = [one for one in others if one.id in advice]
+        groups.append(
+            PennedContainers(
+                name=name,
+                containers=tuple(inside),
+                others=taken_by(others, requests),
+                given=taken_by(told, requests),
+            )
         )
-        for name, inside in found.items()
-    )
+    return tuple(groups)
 
 
 def adopt_pen(
@@ -84,11 +94,11 @@ def adopt_pen(
     if not pinned:
         return list(penned.containers)
     request = penning.sizes.request_of(penned.name, pinned[0], penned.containers)
-    pen = _pen(request, pinned, known, penned.others, books)
+    pen = _pen(request, pinned, known, penned, books)
     if pen is None and not known:
         # One that began where no pen can be was pinned by nobody: it moves none of the others.
-        pinned = [one for one in pinned if _pen(request, [one], known, penned.others, books)]
-        pen = _pen(request, pinned, known, penned.others, books) if pinned else None
+        pinned = [one for one in pinned if _pen(request, [one], known, penned, books)]
+        pen = _pen(request, pinned, known, penned, books) if pinned else None
     if pen is None:
         return list(penned.containers)
     zone = books.adopt_memory(request, pen, _mems(pinned, roster, books) or None)
@@ -150,7 +160,7 @@ def _pen(
     request: Request,
     pinned: Sequence[Container],
     known: Sequence[Advice],
-    others: int,
+    penned: PennedContainers,
     books: Books,
 ) -> Grant | None:
     """The pen that explains the cpus of its containers; None where there is no legal one."""
@@ -158,10 +168,11 @@ def _pen(
     cpus = _union([_cpus(one, books) for one in pinned])
     sharable = CpuSet(ledger.free_sharable[root.id])
     unbooked = sharable | CpuSet(ledger.free_isolated[root.id])
-    remembered = _remembered(known)
-    left = _union([one.pen for one in known]) & unbooked - remembered
+    given = CpuSet(penned.given) - cpus
+    remembered = _remembered(known) - given
+    left = _union([one.pen for one in known]) & unbooked - remembered - given
     remembered |= _slices_left(left, remembered, cpus, request, books)
-    free = unbooked - CpuSet(others)
+    free = unbooked - CpuSet(penned.others)
     grant = Grant(
         container_id=request.container_id,
         is_pen=True,

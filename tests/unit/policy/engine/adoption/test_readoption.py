@@ -24,7 +24,7 @@ from pinfold.policy.model.container import (
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.instances import newest_of_each_id
 from pinfold.topology.made.spec import machine_from_spec
-from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
 from tests.unit.topology.model.offline import without
 
 NODES = machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G")
@@ -576,3 +576,24 @@ def test_who_belongs_to_a_group_without_room_is_not_taken_into_its_pods_pen() ->
     assert engine.grants[one.id].pen is None
     engine.update(one.id, replace(one.resources, cpu_request_milli=1000, cpu_limit_milli=1000))
     engine.check()
+
+
+def test_a_restart_moves_nobody_by_what_a_pod_had_before_the_last_changes() -> None:
+    """It is killed before they are saved: a group had been larger, and others run there by now."""
+    group = {"group.pinfold.dev/pod": "front"}
+    engine, first = Engine(NODES, CONFIG), running("first", 2000, annotations=group)
+    second = running("second", 1000, annotations=group)
+    engine.create(first)
+    engine.create(second)
+    (pen,) = engine.snapshot().pens.values()
+    pool = engine.tree.pools[pen.pool_id].name
+    sharer = running("sharer", annotations={"pool-name.pinfold.dev/pod": pool})
+    engine.create(sharer)
+    saved = engine.snapshot().advice()
+    engine.remove(first.id)
+    now = engine.snapshot()
+    assert (now.cpus_of(sharer.id) or NO_CPUS) & pen.exclusive
+    again = Engine(NODES, CONFIG)
+    assert again.synchronize(now.running(), saved).changes == ()
+    assert again.snapshot().pens == now.pens
+    again.check()
