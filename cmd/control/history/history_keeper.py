@@ -24,6 +24,7 @@ from .history_file import BYTES_MAX, HistoryFile, parse_line
 from .saved_decision import (
     PRESENT,
     RELEASE,
+    RETURN,
     SavedDecision,
     present_container,
     released,
@@ -267,7 +268,7 @@ class HistoryKeeper:
         container, decision = decided.container, decided.decision
         if decided.event == "synchronize":
             self._listed.add(container.id)
-        is_kept = decision.decided_by == KEPT and decided.event != "return"
+        is_kept = decision.decided_by == KEPT and decided.event != RETURN
         is_known = is_kept and container.id in self._paths
         if is_known and decision.unmet == self._unmet.get(container.id, ()):
             # A list of what runs decides nothing about those that stay where they are.
