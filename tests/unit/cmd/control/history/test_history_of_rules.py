@@ -103,3 +103,19 @@ def test_what_does_not_hold_at_one_that_is_kept_is_written_as_it_changes_and_onc
         ("synchronize", WITH_WOLF),
         ("synchronize", ()),
     ]
+
+
+def test_a_crowd_that_breaks_a_rule_and_grows_between_restarts_is_no_line_more(
+    node: KeptNode,
+) -> None:
+    run_both(node)
+    for number in range(5):
+        node.run(replace(pod(f"wolf{number}"), labels={"app": "wolf"}))
+        node.restart()
+    (told,), _ = explained(node)
+    assert told.endswith(" and 2 more")
+    assert events(node, "shy") == [("create", ()), ("synchronize", told_with("wolf", "wolf0"))]
+
+
+def told_with(*names: str) -> tuple[str, ...]:
+    return (f"{SHY}: in one socket with " + ", ".join(f"default/{one}/{one}" for one in names),)
