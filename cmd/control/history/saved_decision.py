@@ -104,9 +104,14 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return () if self.pod is None else self.pod.containers[0].unmet
 
     def with_rules_of(self, later: "SavedDecision | None") -> "SavedDecision":
-        """The decision with the rules that did not hold later on, if that was told."""
+        """The decision with the rules that did not hold later on, if that was told.
+
+        What was told of it in another pool, where nobody decided to put it: a reload did.
+        """
         if self.decision is None or later is None or later.decision is None:
             return self
+        if self.decision.pool != later.decision.pool:
+            return later
         document = with_unmet_of(self.decision, later.decision)
         return msgspec.structs.replace(self, decision=document)
 
