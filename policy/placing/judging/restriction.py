@@ -222,11 +222,13 @@ def with_one_named(text: str, path: str, *, is_new: bool) -> str | None:
 
     None where it may be among those that are not named: as it is not `is_new`, or by its path.
     """
+    reason = text.rpartition(": ")[2]
     if counted := _AND_MORE.search(text):
-        # As a rule it is a further one of a crowd.
-        is_further = is_new and path not in text
+        # Where fewer are named, the last of them is called so. As a rule it is one more of a crowd.
+        is_number = reason.count(", ") == _NAMES_SHOWN - 1
+        is_further = is_number and is_new and path not in text
         return f"{text[: counted.start()]} and {int(counted[1]) + 1} more" if is_further else None
-    names, _ = named_in([text.rpartition(": ")[2]])
+    names, _ = named_in([reason])
     if path in names:
         return text
     return f"{text}, {path}" if len(names) < _NAMES_SHOWN else f"{text} and 1 more"

@@ -72,6 +72,16 @@ def test_those_are_named_who_are_left() -> None:
     assert told(engine) == ()
 
 
+def test_a_name_that_ends_like_a_number_of_others_is_none() -> None:
+    """Kubernetes allows no such names; other clients of a runtime do."""
+    engine = engine_of("socket:1 numa:1 core:4 mem:4G")
+    for one in (SHY, container_of("odd", 0.1, app="wolf", main="one and 3 more"), wolf(0)):
+        placed(engine, one)
+    engine.compact(SHY.id)
+    names = "default/odd/one and 3 more, default/wolf0/main"
+    assert told(engine) == (f"{RULE}: in one socket with {names}",)
+
+
 def test_one_that_restarts_among_those_that_are_not_named_is_no_further_one() -> None:
     engine = among(6)
     engine.create(container_of("wolf5", 0.1, app="wolf", instance="again"))
