@@ -121,7 +121,10 @@ class Restriction(Struct, frozen=True, kw_only=True):
 
 
 def told_once(rules: Iterable[Restriction]) -> tuple[str, ...]:
-    """The texts of broken rules, one for each: others may break it inside a pen and outside."""
+    """The texts of broken rules, one for each: others may break it inside a pen and outside.
+
+    Two about nobody in the way, as of spread with other least numbers of domains, are both told.
+    """
     found: dict[str, Restriction] = {}
     for one in rules:
         found[one.unmet_text] = one
@@ -129,9 +132,10 @@ def told_once(rules: Iterable[Restriction]) -> tuple[str, ...]:
     if len(names) < len(found):
         by_name: dict[str, Restriction] = {}
         for one in found.values():
-            first = by_name.setdefault(one.name, one)
+            name = one.name if one.blockers else one.unmet_text
+            first = by_name.setdefault(name, one)
             blockers = {other.id: other for other in (*first.blockers, *one.blockers)}
-            by_name[one.name] = first.beside(tuple(blockers.values()))
+            by_name[name] = first.beside(tuple(blockers.values()))
         return tuple([one.unmet_text for one in by_name.values()])
     return tuple(found)
 

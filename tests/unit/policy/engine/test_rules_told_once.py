@@ -102,3 +102,25 @@ def test_those_inside_a_pen_and_outside_of_it_are_named_together() -> None:
         placed(engine, one)
     (text,) = (one for one in told(engine, shy) if one.partition(": ")[0].endswith(shy.path))
     assert {"default/den/mate", "default/wolf0/main"} <= {*text.rpartition(" with ")[2].split(", ")}
+
+
+def test_two_spread_rules_of_one_name_are_both_told_where_they_want_different_places() -> None:
+    """The least number of domains is no part of what a rule is called."""
+    even = {**term("numa", "web"), "maxSkew": 1}
+    at_first, at_second = ({"pool-name.pinfold.dev/pod": f"NUMA node #{one}"} for one in (0, 1))
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    placed(engine, container_of("there", 0.1, app="web", annotations=at_second))
+    placed(engine, container_of("full", 3, annotations=at_second))
+    for number in range(5):
+        placed(engine, container_of(f"here{number}", 0.1, app="web", annotations=at_first))
+    rules = {"topologySpread": [{**even, "minDomains": 3}, even]}
+    newcomer = container_of("new", 2, rules, app="web", shares=True)
+    placed(engine, newcomer)
+    for _ in range(2):
+        reasons = [one.rpartition(": ")[2] for one in told(engine, newcomer)]
+        assert reasons == [
+            "it wants a NUMA node with none of these containers",
+            "it wants a NUMA node with at most 1 of these containers, as that of cpus 4-7",
+        ]
+        engine.remove(container_of("here0", 0.1).id)
+        engine.compact(newcomer.id)
