@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from ....nri.dispatch.courtesy import Courtesy
 from ....nri.dispatch.front import Front
 from ....nri.dispatch.report import Decided, Happening, Identified, Released, Synchronized
-from ....policy.engine.decision import KEPT
+from ....policy.engine.decision import KEPT, rule_names
 from ....policy.engine.snapshot import Snapshot
 from ....policy.model.container import Container, ContainerId
 from ....policy.model.grant import Refusal
@@ -24,6 +24,7 @@ from .history_file import BYTES_MAX, HistoryFile, parse_line
 from .saved_decision import (
     PRESENT,
     RELEASE,
+    RETURN,
     SavedDecision,
     present_container,
     released,
@@ -42,6 +43,7 @@ _AGAIN_SECONDS: Final = 10.0
 _LINES_AT_ONCE: Final = 32
 """A line takes up to a few kilobytes, and memory for all of a busy time would hardly be had back.
 """
+_NONE: Final = frozenset[str]()
 
 
 class _Waiting(Struct, frozen=True):
@@ -79,8 +81,9 @@ class HistoryKeeper:
         self._is_stopping = threading.Event()
         self._paths: dict[ContainerId, str] = {}
         """Of containers that were decided about and not released, as far as was written."""
-        self._unmet: dict[ContainerId, tuple[str, ...]] = {}
-        """Rules that do not hold at some of them, as was written last."""
+        self._unmet: dict[ContainerId, frozenset[str]] = {}
+        """The names of rules that do not hold at some of them, as was written last: who breaks them
+        may be others at every restart, at each of a thousand owners."""
         self._unnamed: dict[ContainerId, list[_Waiting]] = {}
         """Decisions about containers to which the runtime gives an id afterwards: under that one
         they are found after a restart."""
@@ -267,9 +270,9 @@ class HistoryKeeper:
         container, decision = decided.container, decided.decision
         if decided.event == "synchronize":
             self._listed.add(container.id)
-        is_kept = decision.decided_by == KEPT and decided.event != "return"
+        is_kept = decision.decided_by == KEPT and decided.event != RETURN
         is_known = is_kept and container.id in self._paths
-        if is_known and decision.unmet == self._unmet.get(container.id, ()):
+        if is_known and _names(decision.unmet) == self._unmet.get(container.id, _NONE):
             # A list of what runs decides nothing about those that stay where they are.
             return
         is_refused = isinstance(decision.result, Refusal)
@@ -298,7 +301,7 @@ class HistoryKeeper:
         self._paths[container_id] = path
         self._unmet.pop(container_id, None)
         if unmet:
-            self._unmet[container_id] = unmet
+            self._unmet[container_id] = _names(unmet)
 
     def _living(self) -> Iterator[SavedDecision]:
         """The containers that ran when an earlier daemon wrote last."""
@@ -316,6 +319,11 @@ class HistoryKeeper:
         if complaint != self._complaint:
             self._log.error("%s", complaint)
         self._complaint = complaint
+
+
+def _names(unmet: tuple[str, ...]) -> frozenset[str]:
+    # Hardly any container has one.
+    return frozenset(rule_names(unmet)) if unmet else _NONE
 
 
 def _is_named_later(decided: Decided) -> bool:

@@ -84,7 +84,12 @@ def replay(engine: Engine, kept: Sequence[SavedDecision]) -> tuple[Replayed, ...
         advice = {container.id: advice for container, advice in present}
         engine.synchronize([container for container, _ in present], advice)
     found: list[Replayed] = []
+    known = {one.id for one in kept[:first]}
     for one in kept[first:]:
+        if one.is_of_rules and one.id in known:
+            # Who is refused here would not have run by then.
+            continue
+        known.add(one.id)
         container = one.container()
         if one.event == RELEASE or container is None:
             engine.remove(ContainerId(one.id))

@@ -35,6 +35,8 @@ from .candidate_table import candidate_table, parse_candidates
 PRESENT: Final = "present"
 """The event of a container that ran when the file was begun."""
 RELEASE: Final = "release"
+RETURN: Final = "return"
+"""The event of a container that is kept where it was before a move that was refused."""
 _COMPRESSION: Final = 1
 _WINDOW_BITS: Final = 13
 _MEMORY_LEVEL: Final = 6
@@ -90,7 +92,9 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     @property
     def is_of_rules(self) -> bool:
         """Whether it tells alone which rules do not hold, of a container that is kept as it is."""
-        return self.decision is not None and self.decision.decided_by == KEPT and not self.ranks
+        if self.decision is None or self.event == RETURN:
+            return False
+        return self.decision.decided_by == KEPT and not self.ranks
 
     @property
     def unmet(self) -> tuple[str, ...]:
@@ -100,9 +104,14 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return () if self.pod is None else self.pod.containers[0].unmet
 
     def with_rules_of(self, later: "SavedDecision | None") -> "SavedDecision":
-        """The decision with the rules that did not hold later on, if that was told."""
+        """The decision with the rules that did not hold later on, if that was told.
+
+        What was told of it in another pool, where nobody decided to put it: a reload did.
+        """
         if self.decision is None or later is None or later.decision is None:
             return self
+        if self.decision.pool != later.decision.pool:
+            return later
         document = with_unmet_of(self.decision, later.decision)
         return msgspec.structs.replace(self, decision=document)
 

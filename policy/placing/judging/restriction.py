@@ -121,7 +121,10 @@ class Restriction(Struct, frozen=True, kw_only=True):
 
 
 def told_once(rules: Iterable[Restriction]) -> tuple[str, ...]:
-    """The texts of broken rules, one for each: others may break it inside a pen and outside."""
+    """The texts of broken rules, one for each: others may break it inside a pen and outside.
+
+    Two about nobody in the way, as of spread with other least numbers of domains, are both told.
+    """
     found: dict[str, Restriction] = {}
     for one in rules:
         found[one.unmet_text] = one
@@ -129,9 +132,10 @@ def told_once(rules: Iterable[Restriction]) -> tuple[str, ...]:
     if len(names) < len(found):
         by_name: dict[str, Restriction] = {}
         for one in found.values():
-            first = by_name.setdefault(one.name, one)
+            name = one.name if one.blockers else one.unmet_text
+            first = by_name.setdefault(name, one)
             blockers = {other.id: other for other in (*first.blockers, *one.blockers)}
-            by_name[one.name] = first.beside(tuple(blockers.values()))
+            by_name[name] = first.beside(tuple(blockers.values()))
         return tuple([one.unmet_text for one in by_name.values()])
     return tuple(found)
 
@@ -222,11 +226,13 @@ def with_one_named(text: str, path: str, *, is_new: bool) -> str | None:
 
     None where it may be among those that are not named: as it is not `is_new`, or by its path.
     """
+    reason = text.rpartition(": ")[2]
     if counted := _AND_MORE.search(text):
-        # As a rule it is a further one of a crowd.
-        is_further = is_new and path not in text
+        # Where fewer are named, the last of them is called so. As a rule it is one more of a crowd.
+        is_number = reason.count(", ") == _NAMES_SHOWN - 1
+        is_further = is_number and is_new and path not in text
         return f"{text[: counted.start()]} and {int(counted[1]) + 1} more" if is_further else None
-    names, _ = named_in([text.rpartition(": ")[2]])
+    names, _ = named_in([reason])
     if path in names:
         return text
     return f"{text}, {path}" if len(names) < _NAMES_SHOWN else f"{text} and 1 more"

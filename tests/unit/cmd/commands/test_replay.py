@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.topology.model.machine import Machine
 from tests.property.test_engine_walk import MACHINES
+from tests.unit.policy.engine.ruled_pods import apart, term
 
 from ..control.history.test_history_keeper import MADE, KeptNode
 from ..daemon.paper_node import burstable, config, guaranteed
@@ -132,6 +134,29 @@ def test_a_larger_machine_grants_what_was_refused(folder: Path) -> None:
     (granted,) = (one for one in found["decisions"] if one["outcome"] == "granted now")
     assert granted["container"] == "default/vast/vast"
     assert granted["before"]["refused"].startswith("no pool has room for 8")
+
+
+def test_which_rules_do_not_hold_after_a_restart_is_no_decision_to_be_made_again(
+    tmp_path: Path,
+) -> None:
+    """Who is refused, as here, does not run after the restart, either."""
+    node = KeptNode(tmp_path, MADE)
+    node.start()
+    rules = {"affinity.pinfold.dev/pod": json.dumps(apart(term("socket", "wolf")))}
+    node.run(
+        guaranteed("full", 4000),
+        replace(burstable("shy", 1500), annotations=rules),
+        replace(burstable("wolf", 100), labels={"app": "wolf"}),
+    )
+    node.restart()
+    node.stop()
+    assert [one.event for one in node.kept()] == ["create"] * 3 + ["synchronize"]
+    found = run(tmp_path, "--all", spec="socket:1 numa:1 core:2 thread:1 mem:8G")
+    assert [line.split()[:2] for line in found.output.splitlines()[1:-1]] == [
+        ["default/full/full", "create"],
+        ["default/shy/shy", "create"],
+        ["default/wolf/wolf", "create"],
+    ]
 
 
 def test_every_decision_is_shown_to_who_asks(folder: Path) -> None:

@@ -72,6 +72,16 @@ def test_those_are_named_who_are_left() -> None:
     assert told(engine) == ()
 
 
+def test_a_name_that_ends_like_a_number_of_others_is_none() -> None:
+    """Kubernetes allows no such names; other clients of a runtime do."""
+    engine = engine_of("socket:1 numa:1 core:4 mem:4G")
+    for one in (SHY, container_of("odd", 0.1, app="wolf", main="one and 3 more"), wolf(0)):
+        placed(engine, one)
+    engine.compact(SHY.id)
+    names = "default/odd/one and 3 more, default/wolf0/main"
+    assert told(engine) == (f"{RULE}: in one socket with {names}",)
+
+
 def test_one_that_restarts_among_those_that_are_not_named_is_no_further_one() -> None:
     engine = among(6)
     engine.create(container_of("wolf5", 0.1, app="wolf", instance="again"))
@@ -92,3 +102,25 @@ def test_those_inside_a_pen_and_outside_of_it_are_named_together() -> None:
         placed(engine, one)
     (text,) = (one for one in told(engine, shy) if one.partition(": ")[0].endswith(shy.path))
     assert {"default/den/mate", "default/wolf0/main"} <= {*text.rpartition(" with ")[2].split(", ")}
+
+
+def test_two_spread_rules_of_one_name_are_both_told_where_they_want_different_places() -> None:
+    """The least number of domains is no part of what a rule is called."""
+    even = {**term("numa", "web"), "maxSkew": 1}
+    at_first, at_second = ({"pool-name.pinfold.dev/pod": f"NUMA node #{one}"} for one in (0, 1))
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    placed(engine, container_of("there", 0.1, app="web", annotations=at_second))
+    placed(engine, container_of("full", 3, annotations=at_second))
+    for number in range(5):
+        placed(engine, container_of(f"here{number}", 0.1, app="web", annotations=at_first))
+    rules = {"topologySpread": [{**even, "minDomains": 3}, even]}
+    newcomer = container_of("new", 2, rules, app="web", shares=True)
+    placed(engine, newcomer)
+    for _ in range(2):
+        reasons = [one.rpartition(": ")[2] for one in told(engine, newcomer)]
+        assert reasons == [
+            "it wants a NUMA node with none of these containers",
+            "it wants a NUMA node with at most 1 of these containers, as that of cpus 4-7",
+        ]
+        engine.remove(container_of("here0", 0.1).id)
+        engine.compact(newcomer.id)

@@ -256,6 +256,9 @@ def test_a_move_that_was_taken_back_is_written_with_where_the_container_is(node:
     last = node.kept()[-1].decision
     assert last is not None
     assert last.cpus == home
+    node.remove("web")
+    node.restart()
+    assert node.client.explain("web").cpus == home
 
 
 def test_a_container_that_ended_while_nobody_looked_is_written_as_ended(node: KeptNode) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec import structs
 
+from pinfold.cmd.control.history.saved_decision import SavedDecision
 from pinfold.policy.manifests.pod_spec import PodSpec
 from tests.unit.policy.engine.ruled_pods import apart, term
 
@@ -103,3 +105,36 @@ def test_what_does_not_hold_at_one_that_is_kept_is_written_as_it_changes_and_onc
         ("synchronize", WITH_WOLF),
         ("synchronize", ()),
     ]
+
+
+def test_a_crowd_that_breaks_a_rule_and_grows_between_restarts_is_no_line_more(
+    node: KeptNode,
+) -> None:
+    run_both(node)
+    for number in range(5):
+        node.run(replace(pod(f"wolf{number}"), labels={"app": "wolf"}))
+        node.restart()
+    (told,), _ = explained(node)
+    assert told.endswith(" and 2 more")
+    assert events(node, "shy") == [("create", ()), ("synchronize", told_with("wolf", "wolf0"))]
+
+
+def test_rules_are_not_told_of_a_pool_that_a_container_has_left_since(node: KeptNode) -> None:
+    run_both(node)
+    node.restart()
+    node.restart()
+    first, last = (one for one in node.kept() if one.path == "default/shy/shy")
+    assert first.decision is not None
+    assert last.decision is not None
+    assert first.with_rules_of(last).decision == structs.replace(first.decision, **rules_of(last))
+    elsewhere = structs.replace(first.decision, pool="root")
+    assert structs.replace(first, decision=elsewhere).with_rules_of(last) == last
+
+
+def rules_of(line: SavedDecision) -> dict[str, object]:
+    assert line.decision is not None
+    return {"unmet": line.decision.unmet, "problems": line.decision.problems}
+
+
+def told_with(*names: str) -> tuple[str, ...]:
+    return (f"{SHY}: in one socket with " + ", ".join(f"default/{one}/{one}" for one in names),)
