@@ -35,6 +35,12 @@ def _in_node(number: int) -> dict[str, str]:
     return {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
 
 
+def _mention(container: Container) -> Mention:
+    runs = replace(container, state=ContainerState.RUNNING)
+    known = Newcomer(container=runs, linux=LinuxResources())
+    return Mention(container_id=container.id, read=lambda: known, pid=7)
+
+
 class _Node:
     """Four NUMA nodes of four cpus, 0 reserved, and a runtime that may be late, or refuse."""
 
@@ -75,12 +81,13 @@ class _Node:
             if answer.own is not None:
                 self.kernel[container.id] = answer.own
                 self.events.created(answer)
-                runs = replace(container, state=ContainerState.RUNNING)
-                known = Newcomer(container=runs, linux=LinuxResources())
-                self.events.start(Mention(container_id=container.id, read=lambda: known, pid=7))
+                self.events.start(_mention(container))
             return answer.refusal
 
         return self.owner.ask("create", create)
+
+    def start(self, container: Container) -> None:
+        self.owner.ask("start", lambda: self.events.start(_mention(container)))
 
     def run(self, *containers: Container) -> None:
         for one in containers:
@@ -189,6 +196,38 @@ def test_one_that_ends_on_the_way_leaves_both_places(node: _Node) -> None:
     node.owner.ask("stop", lambda: node.events.stop(owner.id))
     assert not node.events.policy.left
     node.run(container_of("one", 3, fails=True))
+
+
+def test_cpus_are_kept_of_one_that_may_begin_with_what_it_was_created_with(node: _Node) -> None:
+    """An update of a container that is being started reaches its specification alone."""
+    node.run(*(container_of(f"plug-{n}", 4 - (not n), annotations=_in_node(n)) for n in (0, 2)))
+    newcomer = Newcomer(container=container_of("owner", 2), linux=LinuxResources())
+    owner = newcomer.container
+    created = node.owner.ask("create", lambda: node.events.created(node.events.create(newcomer)))
+    assert created.own is not None
+    home = created.own.cpus or NO_CPUS
+    node.move(owner, 3 if str(home) == "4-5" else 1)
+    node.wait(lambda: owner.id in node.kernel)
+    assert node.actuator.settle(SECONDS)
+    node.kernel[owner.id] = created.own
+    node.refused.add(owner.id)
+    node.start(owner)
+    for number in range(8):
+        node.refusal(container_of(f"new-{number}", 1))
+    others = [grant for one, grant in node.events.policy.grants.items() if one != owner.id]
+    assert all(one.exclusive.isdisjoint(home) for one in others)
+    node.refused.clear()
+    node.wait(lambda: not node.events.policy.left)
+
+
+def test_one_that_is_first_heard_of_by_an_update_runs_and_lands_like_others(node: _Node) -> None:
+    node.run(*(container_of(f"plug-{n}", 4 - (not n), annotations=_in_node(n)) for n in (0, 2)))
+    owner = container_of("owner", 2)
+    mention = _mention(owner)
+    node.owner.ask("update", lambda: node.events.update(mention, LinuxResources()))
+    node.wait(lambda: owner.id in node.kernel)
+    node.move(owner, elsewhere(node, owner))
+    node.wait(lambda: not node.events.policy.left)
 
 
 def test_those_who_go_together_may_have_what_the_first_has_left(node: _Node) -> None:
