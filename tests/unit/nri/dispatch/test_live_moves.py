@@ -22,6 +22,9 @@ from pinfold.policy.model.move_purpose import MovePurpose
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import NO_CPUS
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
+from tests.unit.policy.engine.test_penning import container as inside
+from tests.unit.policy.engine.test_penning import pod as pod_of
+from tests.unit.policy.engine.test_penning import whole
 from tests.unit.policy.engine.test_replacement import lasting
 
 SECONDS = 10.0
@@ -228,6 +231,32 @@ def test_one_that_is_first_heard_of_by_an_update_runs_and_lands_like_others(node
     node.wait(lambda: owner.id in node.kernel)
     node.move(owner, elsewhere(node, owner))
     node.wait(lambda: not node.events.policy.left)
+
+
+def test_cpus_are_let_go_at_once_where_the_last_one_of_a_pen_that_was_awaited_ends(
+    node: _Node,
+) -> None:
+    """The others have landed, and perhaps nothing else wakes the thread that would see it."""
+    rules = container_of("any", 1, lasting(apart(term("numa", "wolf")))).pod.annotations
+    pod = replace(pod_of(whole(2)), annotations=rules)
+    first, second = inside(pod, "a"), inside(pod, "b")
+    node.run(first, second)
+    policy, home = node.events.policy, node.kernel[first.id].cpus or NO_CPUS
+    (pool,) = (one for one in policy.tree.pools if one.name.startswith("NUMA") and home <= one.cpus)
+    wolf = {"pool-name.pinfold.dev/pod": pool.name}
+    node.run(container_of("wolf", 0.2, fails=True, annotations=wolf))
+    node.refused.add(second.id)
+    go = [JointStep(first.id)]
+    made, _ = node.owner.ask("go", lambda: node.events.moves.place_anew(go))
+    assert list(made) == [first.id]
+    node.wait(lambda: node.actuator.counts().failing)
+    node.wait(lambda: node.actuator.acknowledged(first.id) == policy.pinning(first.id))
+    node.actuator.connect([], "there is no way by now")
+    # It waits for nothing any more.
+    node.actuator.settle(SECONDS)
+    assert policy.left
+    node.owner.ask("stop", lambda: node.events.answered(node.events.stop(second.id)))
+    node.wait(lambda: not policy.left)
 
 
 def test_those_who_go_together_may_have_what_the_first_has_left(node: _Node) -> None:
