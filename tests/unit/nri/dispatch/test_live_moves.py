@@ -13,6 +13,8 @@ from pinfold.nri.dispatch.live_moves import LEFT
 from pinfold.nri.dispatch.newcomer import Mention, Newcomer
 from pinfold.nri.dispatch.owner import Owner
 from pinfold.nri.dispatch.report import Adjusted, Decided, Happening
+from pinfold.policy.engine.decision import Decision
+from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.replacing.asked_move import AskedMove
 from pinfold.policy.engine.replacing.joint_replacement import JointStep
 from pinfold.policy.model.container import Container, ContainerId, ContainerState
@@ -32,6 +34,10 @@ SECONDS = 10.0
 
 def _fail(what: str, error: Exception) -> None:
     raise AssertionError(what) from error
+
+
+def _ignore(what: str, error: Exception) -> None:
+    """Whoever asked is told as well."""
 
 
 def _in_node(number: int) -> dict[str, str]:
@@ -257,6 +263,32 @@ def test_cpus_are_let_go_at_once_where_the_last_one_of_a_pen_that_was_awaited_en
     assert policy.left
     node.owner.ask("stop", lambda: node.events.answered(node.events.stop(second.id)))
     node.wait(lambda: not policy.left)
+
+
+def test_those_before_one_that_raises_are_sent(
+    node: _Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, _ = full(node)
+    (pool,) = (
+        one.id
+        for one in node.events.policy.tree.pools
+        if one.name == f"NUMA node #{elsewhere(node, owner)}"
+    )
+    node.run(other := container_of("other", 0.2))
+    home = node.cpus(owner)
+
+    def raising(policy: Engine, one: ContainerId, *_: object, **_named: object) -> Decision:
+        if one == other.id:
+            raise ZeroDivisionError
+        return policy.move(one, pool)
+
+    monkeypatch.setattr(Engine, "place_anew", raising)
+    monkeypatch.setattr(node.owner, "_crashed", _ignore)
+    steps = [JointStep(owner.id), JointStep(other.id)]
+    with pytest.raises(ZeroDivisionError):
+        node.owner.ask("go", lambda: node.events.moves.place_anew(steps))
+    node.wait(lambda: node.cpus(owner) != home)
+    node.wait(lambda: not node.events.policy.left)
 
 
 def test_those_who_go_together_may_have_what_the_first_has_left(node: _Node) -> None:
