@@ -74,7 +74,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         for pod in self.pods:
             labels, pens = None if pod.is_cut else pod.labels, pod.pens()
             for one in pod.containers:
-                pen = pens.get(one.rest, NO_CPUS) if one.is_penned else NO_CPUS
+                # Of a pen whose cpus others share, too, neither is told: it has none of its own.
+                has_some = one.is_penned and (one.exclusive or one.rest)
+                pen = pens[one.rest] if has_some else NO_CPUS
                 found[ContainerId(one.id)] = one.advice(
                     labels, usable, reserved, pen=pen, knows_beside=knows_beside
                 )

@@ -196,10 +196,10 @@ class Acknowledgements:
     def has_landed(self, container_id: ContainerId) -> bool:
         """Whether nothing more is done about the pinning that a container should have.
 
-        It has it, does not run, or is gone; or nobody can ever tell.
+        It has it, or is gone; or nobody can ever tell. One that has yet to run may lose its update.
         """
         entry = self._entries.get(container_id)
-        return entry is None or entry.stage is Stage.REST
+        return entry is None or (entry.is_running and entry.stage is Stage.REST)
 
     def hurry(self) -> None:
         """Check now what would be checked later. O(open ones)."""

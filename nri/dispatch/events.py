@@ -115,6 +115,8 @@ class Events:
             return Answer()
         if self._is_news(mention):
             self.post(self._adopt(mention))
+            # Its start, if it is told at all, was told before.
+            self._actuator.run(container_id, mention.pid)
         known = self.policy.containers.get(container_id)
         if known is None or container_id not in self.policy.grants:
             return Answer(container_id=container_id)

@@ -76,17 +76,20 @@ class LiveMoves:
         """
         policy, made, reason = self._policy(), list[_Made](), ""
         before = self._held([one.container_id for one in steps])
-        for step in steps:
-            known = policy.containers.get(step.container_id)
-            if known is None or step.container_id not in policy.grants:
-                continue
-            decision = policy.place_anew(step.container_id, step.asked, mends_told=step.follows)
-            if isinstance(decision.result, Refusal):
-                reason = decision.result.reason
-                break
-            made.append(_Made(known, decision))
-        for one, sent in zip(made, self._sent(made, before), strict=True):
-            self._owner.afterwards(partial(self._tell_replaced, one.known, sent))
+        try:
+            for step in steps:
+                known = policy.containers.get(step.container_id)
+                if known is None or step.container_id not in policy.grants:
+                    continue
+                decision = policy.place_anew(step.container_id, step.asked, mends_told=step.follows)
+                if isinstance(decision.result, Refusal):
+                    reason = decision.result.reason
+                    break
+                made.append(_Made(known, decision))
+        finally:
+            # Also where one raises: those before it are elsewhere by now as far as others know.
+            for one, sent in zip(made, self._sent(made, before), strict=True):
+                self._owner.afterwards(partial(self._tell_replaced, one.known, sent))
         return [one.known.id for one in made], reason
 
     def _tell_replaced(self, known: Container, decision: Decision) -> None:

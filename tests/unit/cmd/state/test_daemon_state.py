@@ -265,6 +265,23 @@ def test_all_cpus_of_a_pen_are_remembered_of_each_of_its_containers() -> None:
     assert [len(one.pen) for one in advice.values()] == [5, 5, 5]
 
 
+def test_the_cpus_of_a_pen_are_not_remembered_of_whom_a_group_lets_share() -> None:
+    """Nothing of a pod's pen need be shared, and then what is told of both looks the same."""
+    engine = Engine(MACHINE, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    half = structs.replace(whole(1), cpu_request_milli=500, cpu_limit_milli=500)
+    first = Pod(id=PodId("q"), name="q", annotations={"group.pinfold.dev/pod": "g"})
+    first = structs.replace(first, qos=QosClass.BURSTABLE)
+    engine.create(Container(id=ContainerId("q"), name="q", pod=first, resources=half))
+    wishes = {"pod-pool.pinfold.dev/pod": "true", "group.pinfold.dev/container.b": "g"}
+    pod = Pod(id=PodId("p"), name="p", qos=QosClass.GUARANTEED, resources=whole(2))
+    pod = structs.replace(pod, annotations=wishes)
+    for name, size in (("a", whole(1)), ("c", whole(1)), ("b", half)):
+        engine.create(Container(id=ContainerId(name), name=name, pod=pod, resources=size))
+    advice = SavedStates().of(engine.snapshot()).advice()
+    assert advice == engine.snapshot().advice()
+    assert [one for one, known in advice.items() if known.pen] == ["a", "c"]
+
+
 def test_another_pen_is_saved_where_other_cpus_are_kept_shared_for_it() -> None:
     """Its containers hold the same."""
     engine = Engine(MACHINE, Config())

@@ -13,6 +13,8 @@ from pinfold.nri.dispatch.live_moves import LEFT
 from pinfold.nri.dispatch.newcomer import Mention, Newcomer
 from pinfold.nri.dispatch.owner import Owner
 from pinfold.nri.dispatch.report import Adjusted, Decided, Happening
+from pinfold.policy.engine.decision import Decision
+from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.replacing.asked_move import AskedMove
 from pinfold.policy.engine.replacing.joint_replacement import JointStep
 from pinfold.policy.model.container import Container, ContainerId, ContainerState
@@ -22,6 +24,9 @@ from pinfold.policy.model.move_purpose import MovePurpose
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import NO_CPUS
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
+from tests.unit.policy.engine.test_penning import container as inside
+from tests.unit.policy.engine.test_penning import pod as pod_of
+from tests.unit.policy.engine.test_penning import whole
 from tests.unit.policy.engine.test_replacement import lasting
 
 SECONDS = 10.0
@@ -31,8 +36,18 @@ def _fail(what: str, error: Exception) -> None:
     raise AssertionError(what) from error
 
 
+def _ignore(what: str, error: Exception) -> None:
+    """Whoever asked is told as well."""
+
+
 def _in_node(number: int) -> dict[str, str]:
     return {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+
+
+def _mention(container: Container) -> Mention:
+    runs = replace(container, state=ContainerState.RUNNING)
+    known = Newcomer(container=runs, linux=LinuxResources())
+    return Mention(container_id=container.id, read=lambda: known, pid=7)
 
 
 class _Node:
@@ -75,12 +90,13 @@ class _Node:
             if answer.own is not None:
                 self.kernel[container.id] = answer.own
                 self.events.created(answer)
-                runs = replace(container, state=ContainerState.RUNNING)
-                known = Newcomer(container=runs, linux=LinuxResources())
-                self.events.start(Mention(container_id=container.id, read=lambda: known, pid=7))
+                self.events.start(_mention(container))
             return answer.refusal
 
         return self.owner.ask("create", create)
+
+    def start(self, container: Container) -> None:
+        self.owner.ask("start", lambda: self.events.start(_mention(container)))
 
     def run(self, *containers: Container) -> None:
         for one in containers:
@@ -189,6 +205,90 @@ def test_one_that_ends_on_the_way_leaves_both_places(node: _Node) -> None:
     node.owner.ask("stop", lambda: node.events.stop(owner.id))
     assert not node.events.policy.left
     node.run(container_of("one", 3, fails=True))
+
+
+def test_cpus_are_kept_of_one_that_may_begin_with_what_it_was_created_with(node: _Node) -> None:
+    """An update of a container that is being started reaches its specification alone."""
+    node.run(*(container_of(f"plug-{n}", 4 - (not n), annotations=_in_node(n)) for n in (0, 2)))
+    newcomer = Newcomer(container=container_of("owner", 2), linux=LinuxResources())
+    owner = newcomer.container
+    created = node.owner.ask("create", lambda: node.events.created(node.events.create(newcomer)))
+    assert created.own is not None
+    home = created.own.cpus or NO_CPUS
+    node.move(owner, 3 if str(home) == "4-5" else 1)
+    node.wait(lambda: owner.id in node.kernel)
+    assert node.actuator.settle(SECONDS)
+    node.kernel[owner.id] = created.own
+    node.refused.add(owner.id)
+    node.start(owner)
+    for number in range(8):
+        node.refusal(container_of(f"new-{number}", 1))
+    others = [grant for one, grant in node.events.policy.grants.items() if one != owner.id]
+    assert all(one.exclusive.isdisjoint(home) for one in others)
+    node.refused.clear()
+    node.wait(lambda: not node.events.policy.left)
+
+
+def test_one_that_is_first_heard_of_by_an_update_runs_and_lands_like_others(node: _Node) -> None:
+    node.run(*(container_of(f"plug-{n}", 4 - (not n), annotations=_in_node(n)) for n in (0, 2)))
+    owner = container_of("owner", 2)
+    mention = _mention(owner)
+    node.owner.ask("update", lambda: node.events.update(mention, LinuxResources()))
+    node.wait(lambda: owner.id in node.kernel)
+    node.move(owner, elsewhere(node, owner))
+    node.wait(lambda: not node.events.policy.left)
+
+
+def test_cpus_are_let_go_at_once_where_the_last_one_of_a_pen_that_was_awaited_ends(
+    node: _Node,
+) -> None:
+    """The others have landed, and perhaps nothing else wakes the thread that would see it."""
+    rules = container_of("any", 1, lasting(apart(term("numa", "wolf")))).pod.annotations
+    pod = replace(pod_of(whole(2)), annotations=rules)
+    first, second = inside(pod, "a"), inside(pod, "b")
+    node.run(first, second)
+    policy, home = node.events.policy, node.kernel[first.id].cpus or NO_CPUS
+    (pool,) = (one for one in policy.tree.pools if one.name.startswith("NUMA") and home <= one.cpus)
+    wolf = {"pool-name.pinfold.dev/pod": pool.name}
+    node.run(container_of("wolf", 0.2, fails=True, annotations=wolf))
+    node.refused.add(second.id)
+    go = [JointStep(first.id)]
+    made, _ = node.owner.ask("go", lambda: node.events.moves.place_anew(go))
+    assert list(made) == [first.id]
+    node.wait(lambda: node.actuator.counts().failing)
+    node.wait(lambda: node.actuator.acknowledged(first.id) == policy.pinning(first.id))
+    node.actuator.connect([], "there is no way by now")
+    # It waits for nothing any more.
+    node.actuator.settle(SECONDS)
+    assert policy.left
+    node.owner.ask("stop", lambda: node.events.answered(node.events.stop(second.id)))
+    node.wait(lambda: not policy.left)
+
+
+def test_those_before_one_that_raises_are_sent(
+    node: _Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, _ = full(node)
+    (pool,) = (
+        one.id
+        for one in node.events.policy.tree.pools
+        if one.name == f"NUMA node #{elsewhere(node, owner)}"
+    )
+    node.run(other := container_of("other", 0.2))
+    home = node.cpus(owner)
+
+    def raising(policy: Engine, one: ContainerId, *_: object, **_named: object) -> Decision:
+        if one == other.id:
+            raise ZeroDivisionError
+        return policy.move(one, pool)
+
+    monkeypatch.setattr(Engine, "place_anew", raising)
+    monkeypatch.setattr(node.owner, "_crashed", _ignore)
+    steps = [JointStep(owner.id), JointStep(other.id)]
+    with pytest.raises(ZeroDivisionError):
+        node.owner.ask("go", lambda: node.events.moves.place_anew(steps))
+    node.wait(lambda: node.cpus(owner) != home)
+    node.wait(lambda: not node.events.policy.left)
 
 
 def test_those_who_go_together_may_have_what_the_first_has_left(node: _Node) -> None:
