@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
@@ -405,6 +406,8 @@ def test_whoever_interrupts_it_is_told_what_was_done_until_then(
 ) -> None:
     def interrupt() -> None:
         relay.take()
+        # It has yet to begin to wait: a signal between its last look and the wait wakes nobody.
+        time.sleep(0.3)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     told = ["rebalance", "--apply", f"--machine={SPEC}", f"--control={tmp_path / 'relay'}"]

@@ -1,5 +1,6 @@
 """The gate against clients that are slow, silent, many or not ours; on a clock of its own."""
 
+import contextlib
 import logging
 import os
 import socket
@@ -134,7 +135,9 @@ def test_whoever_says_something_else_is_left_and_no_service_is_made(
     door: Door, said: bytes
 ) -> None:
     client = door.client()
-    client.sendall(said)
+    # It may be left before it has said all of it.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        client.sendall(said)
     assert is_closed(client)
     assert not door.services
 
