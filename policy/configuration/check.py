@@ -223,7 +223,7 @@ def _cpu_classes(config: Config) -> Iterator[Fault]:
             f"cpuClasses need the class of shared cpus — write one of {', '.join(names)}",
             _naming("cpuClasses", names),
         )
-    # Operators look for these words: they are those of the Go policy.
+    # Operators look for these words: they are those of the Go policy, in its quotes.
     for field, name, what in (
         ("sharedPoolCPUClass", config.shared_pool_cpu_class, "shared CPU class"),
         ("reservedPoolCPUClass", config.reserved_pool_cpu_class, "reserved CPU class"),
@@ -233,8 +233,9 @@ def _cpu_classes(config: Config) -> Iterator[Fault]:
             "default exclusive CPU class",
         ),
     ):
-        if name is not None:
-            yield from _known((field,), name, names, "cpuClasses", what)
+        if name is not None and name not in names:
+            text = f'unknown {what} "{repr(name)[1:-1]}"'
+            yield _unknown((field,), text, name, names, "cpuClasses")
     managed = [one.name for one in config.cpu_classes if one.pct_priority is not None]
     for index, one in enumerate(config.cpu_classes):
         path: Path = ("cpuClasses", index)
@@ -305,13 +306,15 @@ def _unique(field: str, names: Sequence[str]) -> Iterator[Fault]:
             yield Fault((field, index, "name"), f"{name!r} is the name of two classes — rename one")
 
 
-def _known(
-    path: Path, name: str, names: Sequence[str], field: str, what: str = "class"
-) -> Iterator[Fault]:
+def _known(path: Path, name: str, names: Sequence[str], field: str) -> Iterator[Fault]:
     """A fault where no class of a field's list has this name."""
     if name not in names:
-        advice = name_advice(name, names) if names else "define it first, there are no classes"
-        yield Fault(path, f"unknown {what} {name!r} — {advice}", _naming(field, names))
+        yield _unknown(path, f"unknown class {name!r}", name, names, field)
+
+
+def _unknown(path: Path, what: str, name: str, names: Sequence[str], field: str) -> Fault:
+    advice = name_advice(name, names) if names else "define it first, there are no classes"
+    return Fault(path, f"{what} — {advice}", _naming(field, names))
 
 
 def _naming(field: str, names: Sequence[str]) -> tuple[Path, ...]:

@@ -124,7 +124,7 @@ FAULTS = {
     "schedulingClasses: [{name: a, policy: fifo}, {name: b, nice: 99}]": "99 is out of range",
     "namespaceSchedulingClasses: {x: gone}": "unknown class 'gone'",
     "cpuClasses: [{name: a, minFreq: 2GHz, maxFreq: 1GHz}, {name: b, sstClosID: x}]": "swap them",
-    "reservedPoolCPUClass: nobody": "unknown reserved CPU class 'nobody'",
+    "reservedPoolCPUClass: nobody": 'unknown reserved CPU class "nobody"',
     "instrumentation: {httpEndpoint: 'x y', reportPeriod: 5q}": "instrumentation.reportPeriod",
 }
 

@@ -214,7 +214,7 @@ def test_every_fault_has_its_own_line() -> None:
     [
         pytest.param(
             "pinCPUs: true\nsharedPoolCPUClass: gone\ncpuClasses: [{name: a}]",
-            ["unknown field", "unknown shared CPU class 'gone'"],
+            ["unknown field", 'unknown shared CPU class "gone"'],
             id="a slip of the pen hides no class that is not there",
         ),
         pytest.param(
@@ -426,17 +426,17 @@ CLASSES = "cpuClasses: [{name: a}, {name: b}]\nsharedPoolCPUClass: a\n"
         pytest.param("sharedPoolCPUClass: a", "define it first", id="a class of no classes"),
         pytest.param(
             CLASSES + "reservedPoolCPUClass: c",
-            "reservedPoolCPUClass: unknown reserved CPU class 'c' — accepted: a, b",
+            'reservedPoolCPUClass: unknown reserved CPU class "c" — accepted: a, b',
             id="an unknown class of reserved cpus",
         ),
         pytest.param(
             "cpuClasses: [{name: a}]\nsharedPoolCPUClass: c",
-            "sharedPoolCPUClass: unknown shared CPU class 'c' — accepted: a",
+            'sharedPoolCPUClass: unknown shared CPU class "c" — accepted: a',
             id="an unknown class of shared cpus",
         ),
         pytest.param(
             CLASSES + "defaultExclusiveCPUClass: c",
-            "defaultExclusiveCPUClass: unknown default exclusive CPU class 'c' — accepted: a, b",
+            'defaultExclusiveCPUClass: unknown default exclusive CPU class "c" — accepted: a, b',
             id="an unknown class of exclusive cpus",
         ),
         pytest.param(
