@@ -53,6 +53,7 @@ class SavedHint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpus: str = ""
     numa_nodes: str = ""
     sockets: tuple[int, ...] = ()
+    interrupts: tuple[int, ...] = ()
 
 
 class SavedResources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -312,6 +313,7 @@ def _saved_hint(hint: Hint) -> SavedHint:
         cpus=str(hint.cpus),
         numa_nodes=str(hint.numa_nodes),
         sockets=hint.sockets,
+        interrupts=hint.interrupts,
     )
 
 
@@ -328,4 +330,5 @@ def _hint(saved: SavedHint) -> Hint:
         cpus=CpuSet.parse(saved.cpus),
         numa_nodes=NodeSet.parse(saved.numa_nodes),
         sockets=saved.sockets,
+        interrupts=saved.interrupts,
     )

@@ -1,7 +1,8 @@
 """A container's hints from its mounts and devices, before anybody asked whether they count."""
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -68,6 +69,16 @@ class DeviceHints:
         with self._lock:
             located = self._locator.locate_name(device)
         return tuple(_hints_of(located, HintOrigin.NAMED, device))
+
+    def with_interrupts(self, hints: Iterable[Hint]) -> tuple[Hint, ...]:
+        """The same hints, with the interrupts that their devices have now."""
+        with self._lock:
+            return tuple(
+                replace(one, interrupts=self._locator.interrupts(one.device, one.provider))
+                if one.device
+                else one
+                for one in hints
+            )
 
     def take_warnings(self) -> list[str]:
         """Warnings of sysfs files that could not be read since the last call; see `Locator`."""

@@ -105,6 +105,9 @@ class HintProbe:
                     text += " as without near-device.pinfold.dev — name a device of this node"
                     view.missing.append(HintsMissing(text, 0))
                 found = (*found, *near)
+            irq = preferences.irq_affinity
+            if irq is not None and irq.value.devices:
+                found = self._locality.with_interrupts(found)
             view.hints[container.id] = found
 
     def _ask(self, path: str) -> DeviceNumber | None:

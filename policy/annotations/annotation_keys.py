@@ -104,9 +104,9 @@ KEYS: tuple[KnownKey, ...] = (
     _scoped("cpu-class", "the name of a class", "frequency parameters of the exclusive cpus"),
     _scoped(
         "irq-affinity",
-        "'claim: [..]', 'mask: [..]' and 'mode: mask-first' or 'claim-first'",
+        "'claim: [..]', 'mask: [..]', 'devices: [..]' and 'mode: mask-first' or 'claim-first'",
         "interrupts to get on the exclusive cpus, or to keep away",
-        fields=("claim", "mask", "mode"),
+        fields=("claim", "mask", "devices", "mode"),
         characters_max=_LIST,
     ),
     _scoped(

@@ -49,11 +49,13 @@ class IrqMode(enum.Enum):
 class IrqAffinity(Struct, frozen=True, kw_only=True):
     """Interrupts to get on the exclusive cpus and to keep away from them.
 
-    A pattern is the number of an interrupt, or a glob over its description.
+    A pattern is the number of an interrupt, or a glob over its description. Of the interrupts of
+    the container's own devices those are claimed that match one of `devices`.
     """
 
     claim: tuple[str, ...] = ()
     mask: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
     mode: IrqMode = IrqMode.MASK_FIRST
 
 
@@ -157,22 +159,26 @@ def parse_cold_start(text: str) -> int:
 
 
 def parse_irq_affinity(text: str) -> IrqAffinity:
-    """The interrupts of `claim: [..]`, `mask: [..]` and `mode: ..`."""
+    """The interrupts of `claim: [..]`, `mask: [..]`, `devices: [..]` and `mode: ..`."""
+    what = f"invalid IRQ affinity {quoted(text)}"
     try:
-        node = _mapping(text, ("claim", "mask", "mode"))
+        node = _mapping(text, ("claim", "mask", "devices", "mode"))
         claim, mask = _patterns(node, "claim"), _patterns(node, "mask")
+        # Operators look for these words: they are those of the Go policy.
+        what = "invalid IRQ affinity devices pattern"
+        devices = _patterns(node, "devices")
     except TextError as error:
-        what = f"invalid IRQ affinity {quoted(text)}: {error.what}"
+        what = f"{what}: {error.what}"
         raise TextError(what, error.fix, line=error.line, column=error.column) from error
     mode = node.find("mode")
     if mode is None:
-        return IrqAffinity(claim=claim, mask=mask)
+        return IrqAffinity(claim=claim, mask=mask, devices=devices)
     modes = {member.value: member for member in IrqMode}
     written = mode.value if isinstance(mode, TextScalar) else ""
     if written not in modes:
         what = f"invalid IRQ affinity mode {quoted(written)} (valid modes: {', '.join(modes)})"
         raise TextError.at(mode, what)
-    return IrqAffinity(claim=claim, mask=mask, mode=modes[written])
+    return IrqAffinity(claim=claim, mask=mask, devices=devices, mode=modes[written])
 
 
 def parse_path_filter(text: str) -> PathFilter:

@@ -1,31 +1,37 @@
 """Topology hints written as text: the lists of one hint, and the annotation that tests use."""
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeVar
 
+from ...topology.sets.base_errors import quoted
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, IdListError, NodeSet
 from ..annotations.annotations import Setting, effective
 from ..model.container import Container
 from ..model.hint import Hint, HintOrigin, parse_sockets
 from ..text.errors import Problem
 from ..text.suggestion import suggestion
-from ..text.yaml_nodes import TextError, TextMap, TextNode, TextScalar
-from ..text.yaml_text import parse_text
+from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, scalars_of
+from ..text.yaml_text import parse_beginning
 
 TEST_APIS: Final = "ENABLE_TEST_APIS"
 """The variable of the environment that makes hints in annotations count."""
 
 TEST_HINTS: Final = "test.topologyhints"
 
-_FIELDS: Final = ("Provider", "CPUs", "NUMAs", "Sockets")
+_FIELDS: Final = ("Provider", "CPUs", "NUMAs", "Sockets", "IRQs")
+
+_INTERRUPT: Final = re.compile(r"[0-9]{1,9}")
+"""No kernel has more of them."""
 
 T = TypeVar("T")
 
 
 def hint_of_texts(
-    provider: str, where: str, *, cpus: str = "", numas: str = "", sockets: str = ""
+    provider: str, where: str, *, cpus: str = "", numas: str = "", sockets: str = "", irqs: str = ""
 ) -> tuple[Hint, tuple[Problem, ...]]:
-    """The test hint of three lists with ranges; a list that cannot be read says nothing."""
+    """The test hint of lists, three of them with ranges; one that cannot be read says nothing."""
     problems: list[Problem] = []
     hint = Hint(
         provider=provider,
@@ -33,6 +39,7 @@ def hint_of_texts(
         cpus=_read(CpuSet.parse, cpus, NO_CPUS, f"{where}: CPUs", problems),
         numa_nodes=_read(NodeSet.parse, numas, NO_NODES, f"{where}: NUMAs", problems),
         sockets=_read(parse_sockets, sockets, (), f"{where}: Sockets", problems),
+        interrupts=_interrupts(irqs, f"{where}: IRQs", problems),
     )
     return hint, tuple(problems)
 
@@ -44,14 +51,19 @@ def annotated_hints(container: Container) -> tuple[tuple[Hint, ...], tuple[Probl
         return (), ()
     where = f"{setting.key} of {container.path}"
     try:
-        node = parse_text(setting.value)
+        # Tests of the Go policy have a bracket too many behind theirs.
+        node, rest = parse_beginning(setting.value)
     except TextError as error:
         return (), (error.problem(where),)
     if node is None:
         return (), ()
     if not isinstance(node, TextMap):
         return (), (_misplaced(node, "not a mapping").problem(where),)
-    return _hints_of_map(node, setting, container)
+    hints, problems = _hints_of_map(node, setting, container)
+    if rest is None:
+        return hints, problems
+    left_out = replace(rest.problem(where), what=f"left out from here on: {rest.what}")
+    return hints, (*problems, left_out)
 
 
 def _hints_of_map(
@@ -72,6 +84,7 @@ def _hints_of_map(
             cpus=fields.get("CPUs", ""),
             numas=fields.get("NUMAs", ""),
             sockets=fields.get("Sockets", ""),
+            irqs=fields.get("IRQs", ""),
         )
         hints.append(hint)
         problems.extend(found)
@@ -89,6 +102,9 @@ def _fields(node: TextNode) -> Mapping[str, str]:
         if field is None:
             what = f"unknown field {name.value[:80]!r}"
             raise TextError.at(name, what, suggestion(name.value, _FIELDS))
+        if field == "IRQs" and isinstance(value, TextList):
+            fields[field] = ",".join(one.value for one in scalars_of(value, repr(field)))
+            continue
         if not isinstance(value, TextScalar):
             raise TextError.at(value, f"{field!r} is not a text", f"write '{field}: \"0-3\"'")
         fields[field] = "" if value.is_null else value.value
@@ -97,6 +113,16 @@ def _fields(node: TextNode) -> Mapping[str, str]:
 
 def _misplaced(node: TextNode, what: str) -> TextError:
     return TextError.at(node, what, "write 'name: {CPUs: \"0-3\"}'")
+
+
+def _interrupts(text: str, where: str, problems: list[Problem]) -> tuple[int, ...]:
+    numbers = [one.strip() for one in text.split(",") if one.strip()]
+    odd = next((one for one in numbers if _INTERRUPT.fullmatch(one) is None), None)
+    if odd is not None:
+        what, fix = f"{quoted(odd)} is not the number of an interrupt", "write 'IRQs: [4, 8]'"
+        problems.append(Problem(where=where, what=what, fix=fix))
+        return ()
+    return tuple(map(int, numbers))
 
 
 def _read(

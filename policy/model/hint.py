@@ -40,6 +40,8 @@ class Hint:
     cpus: CpuSet = NO_CPUS
     numa_nodes: NodeSet = NO_NODES
     sockets: tuple[int, ...] = ()
+    interrupts: tuple[int, ...] = ()
+    """Numbers of the device's own interrupts, for who wants them on its cpus."""
 
 
 def parse_sockets(text: str) -> tuple[int, ...]:

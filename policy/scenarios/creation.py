@@ -94,7 +94,8 @@ def created_container(
     )
     if not reads_test_hints:
         return container, problems
-    return structs.replace(container, hints=annotated_hints(container)[0]), problems
+    hints, odd = annotated_hints(container)
+    return structs.replace(container, hints=hints), (*problems, *odd)
 
 
 def resized(container: Container, asked: Resources, memory: NodeMemory) -> Resources:

@@ -4,7 +4,7 @@ Meant for text of strangers: size, nesting depth and number of nodes are bounded
 duplicate keys are errors, and every fault is a `TextError` with its place.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
 import yaml
@@ -65,17 +65,48 @@ def parse_text(text: str, limits: Limits = ANNOTATION_LIMITS) -> TextNode | None
 
     Raises `TextError`, never anything else.
     """
-    nodes = min(limits.nodes, marks(text) + _LEFT_OUT_MAX)
-    documents = parse_documents(text, replace(limits, nodes=nodes))
+    documents = parse_documents(text, _limits_of(text, limits))
     if len(documents) > 1:
-        raise TextError.at(
-            documents[1], "a second YAML document", "write one document, without '---'"
-        )
+        raise _second(documents)
     return documents[0] if documents else None
+
+
+def parse_beginning(text: str) -> tuple[TextNode | None, TextError | None]:
+    """The first document of a stranger's text, and the fault of what follows it, if anything does.
+
+    For what readers of YAML in Go take: those look at nothing behind it. Raises `TextError` where
+    the first one has a fault.
+    """
+    builder = _Builder(_limits_of(text, ANNOTATION_LIMITS))
+    try:
+        _fill(builder, text)
+    except TextError as error:
+        if not builder.documents:
+            raise
+        return builder.documents[0], error
+    if len(builder.documents) > 1:
+        return builder.documents[0], _second(builder.documents)
+    return (builder.documents[0] if builder.documents else None), None
 
 
 def parse_documents(text: str, limits: Limits = ANNOTATION_LIMITS) -> tuple[TextNode, ...]:
     """All documents of a text that hold something. Raises `TextError`, never anything else."""
+    builder = _Builder(limits)
+    _fill(builder, text)
+    return tuple(builder.documents)
+
+
+def _limits_of(text: str, limits: Limits) -> Limits:
+    return replace(limits, nodes=min(limits.nodes, marks(text) + _LEFT_OUT_MAX))
+
+
+def _second(documents: Sequence[TextNode]) -> TextError:
+    what = "a second YAML document"
+    return TextError.at(documents[1], what, "write one document, without '---'")
+
+
+def _fill(builder: "_Builder", text: str) -> None:
+    limits = builder.limits
     if len(text) > limits.characters:
         raise TextError(
             f"{len(text)} characters of text", f"write at most {limits.characters} characters"
@@ -83,7 +114,6 @@ def parse_documents(text: str, limits: Limits = ANNOTATION_LIMITS) -> tuple[Text
     if "%TAG" in text and not limits.has_aliases:
         # Each is compared with all others.
         raise TextError("the directive '%TAG' is not allowed", "leave it out")
-    builder = _Builder(limits)
     try:
         builder.read(text)
     except MarkedYAMLError as error:
@@ -104,7 +134,6 @@ def parse_documents(text: str, limits: Limits = ANNOTATION_LIMITS) -> tuple[Text
         line = 0 if before is None else before.count("\n") + 1
         column = 0 if before is None else len(before) - before.rfind("\n")
         raise TextError(what, "leave it out", line=line, column=column) from error
-    return tuple(builder.documents)
 
 
 def _has_tab_at(text: str, line: int, column: int) -> bool:
@@ -125,7 +154,7 @@ class _Builder:
 
     def __init__(self, limits: Limits) -> None:
         self.documents: list[TextNode] = []
-        self._limits = limits
+        self.limits = limits
         self._open: list[tuple[CollectionStartEvent, list[TextNode] | None]] = []
         # Where the next node goes: into the innermost open collection.
         self._items: list[TextNode] | None = None
@@ -138,7 +167,7 @@ class _Builder:
         loader = LOADER(text)
         try:
             next_event = cast("Callable[[], Any]", loader.get_event)  # pyright: ignore[reportUnknownMemberType]  # PyYAML without C has no annotations
-            limits = self._limits
+            limits = self.limits
             nodes_max, depth_max = limits.nodes, limits.depth
             opened, items, count = self._open, self._items, 0
             while True:
@@ -187,7 +216,7 @@ class _Builder:
             loader.dispose()
 
     def _check(self, event: ScalarEvent | CollectionStartEvent, count: int) -> None:
-        limits = self._limits
+        limits = self.limits
         if count > limits.nodes:
             raise _error(event, f"more than {limits.nodes} values", "write fewer")
         if limits.has_aliases:
@@ -201,7 +230,7 @@ class _Builder:
 
     def _aliased(self, event: AliasEvent) -> TextNode:
         name = str(event.anchor)
-        if not self._limits.has_aliases:
+        if not self.limits.has_aliases:
             raise _error(event, f"alias {quoted(name)} is not allowed", "write the value out")
         if name not in self._anchors:
             what = f"alias {quoted(name)} of an unknown anchor"

@@ -6,12 +6,13 @@ Nothing here touches an interrupt: the daemon writes /proc/irq/N/smp_affinity_li
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ...topology.sets.cpuset import CpuSet
 from ..annotations.annotation_values import IrqAffinity, IrqMode, steps_per_character
 from ..annotations.annotations import Scope
 from ..annotations.preferences import Preferences
+from ..hints.hint_filter import is_wanted
 from ..model.container import Container, QosClass
 from ..text.errors import Problem
 from ..text.glob import compile_glob
@@ -59,7 +60,7 @@ class InterruptTable:
 
     def steps(self, wish: IrqAffinity) -> int:
         """Steps it takes to look up all patterns of a wish that were not looked up before."""
-        patterns = {*wish.claim, *wish.mask} - self._matching.keys()
+        patterns = {*wish.claim, *wish.mask, *wish.devices} - self._matching.keys()
         return sum(
             len(self.interrupts)
             if _word_of(one) is not None
@@ -133,9 +134,39 @@ def irq_wish(
                 what = f"denied interrupt: {one} is denied but matched by user pattern {pattern!r}"
                 fix = "add it to controllableInterrupts or name another"
                 break
-    if not what:
+    if what:
+        return None, (Problem(where=where, what=what, fix=fix, is_fatal=True),)
+    if not chosen.value.devices:
         return chosen.value, ()
-    return None, (Problem(where=where, what=what, fix=fix, is_fatal=True),)
+    return _with_devices(container, preferences, chosen.value, table, where)
+
+
+def _with_devices(
+    container: Container,
+    preferences: Preferences,
+    wish: IrqAffinity,
+    table: InterruptTable,
+    where: str,
+) -> tuple[IrqAffinity, tuple[Problem, ...]]:
+    """The wish with what it says of the container's devices as claims of numbers; advice if none.
+
+    An interrupt of a device that must not be moved refuses nobody: the pod names none of them.
+    """
+    wanted = (hint for hint in container.hints if is_wanted(hint, preferences))
+    numbers = {number for hint in wanted for number in hint.interrupts}
+    claimed = {
+        one.number: str(one.number)
+        for pattern in wish.devices
+        for one in table.matching(pattern)
+        if one.number in numbers
+    }
+    wish = structs.replace(wish, claim=(*wish.claim, *claimed.values()), devices=())
+    if claimed:
+        return wish, ()
+    why = f"none of {len(numbers)} matches and may be moved" if numbers else "none is known"
+    what = f"devices claims no interrupt: of those of the container's devices {why}"
+    fix = "see 'pinfold explain' for its hints, and controllableInterrupts"
+    return wish, (Problem(where=where, what=what, fix=fix, is_advice=True),)
 
 
 def route(

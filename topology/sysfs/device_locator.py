@@ -22,6 +22,7 @@ _NVME_SUBSYSTEM: Final = "sys/devices/virtual/nvme-subsystem"
 _NVME_CONTROLLER: Final = re.compile(r"nvme[0-9]+")
 # Old kernels have the mask alone.
 _LOCAL_FILES: Final = ("local_cpulist", "local_cpus")
+_INTERRUPT: Final = re.compile(r"[0-9]{1,9}")
 _UNKNOWN: Final = -1
 """How the kernel writes that it does not know a device's node."""
 _MEMBERS_MAX: Final = 256
@@ -86,6 +87,24 @@ class Locator:
     def locate_pci(self, address: str) -> Located:
         """The device of an address on the PCI bus, and its places."""
         return self._located(folder_of_pci(self._tree, address), "")
+
+    def interrupts(self, device: str, place: str) -> tuple[int, ...]:
+        """The interrupts of a device, or of the part of it that is in a place; ascending.
+
+        Both are given by their folders, as in `Located`. The nearest folder upwards that could have
+        interrupts counts: a disk is served by its controller's, and a device without any is not
+        served by those of the bridge above it. They are read each time: a driver asks for them
+        when its device is used.
+        """
+        path = (device if device.startswith(f"{place}/") else place).removeprefix("/")
+        while path.startswith(_DEVICES):
+            names = self._tree.names(f"{path}/msi_irqs")
+            numbers = sorted(int(name) for name in names if _INTERRUPT.fullmatch(name) is not None)
+            line = self._attributes.number(f"{path}/irq")
+            if numbers or line is not None:
+                return tuple(numbers) or ((line,) if line else ())
+            path = path.rpartition("/")[0]
+        return ()
 
     def _located(self, path: str | None, number: str) -> Located:
         if path is None or not path.startswith(_DEVICES):

@@ -661,6 +661,7 @@ def test_a_container_is_saved_with_all_the_policy_looks_at() -> None:
                 cpus=CpuSet.of(130),
                 numa_nodes=NodeSet.of(1),
                 sockets=(0,),
+                interrupts=(4, 40),
             ),
         ),
     )

@@ -44,7 +44,7 @@ from pinfold.nri.plugin.string_entries import write_entries
 from pinfold.policy.configuration.config import Agent, Config
 from pinfold.policy.configuration.config_text import read_config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container, ContainerId, Pod
+from pinfold.policy.model.container import Container, ContainerId, Device, Pod, PodId
 from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
@@ -284,6 +284,29 @@ def test_mounts_are_not_looked_at_for_containers_that_do_not_want_it(
     with running(probe(root, host)) as node:
         node.add("c", "/disk", annotations={HINTS: "none"})
         assert host.asked == []
+
+
+@pytest.mark.parametrize(
+    ("irq", "numbers"),
+    [
+        pytest.param("devices: ['*nvme*']", (7,), id="of its devices"),
+        pytest.param("claim: ['*nvme*']", (), id="by their names alone"),
+    ],
+)
+def test_interrupts_are_looked_at_for_containers_that_claim_those_of_their_devices(
+    root: Path, host: Host, irq: str, numbers: tuple[int, ...]
+) -> None:
+    (root / CONTROLLER / "msi_irqs").mkdir()
+    (root / CONTROLLER / "msi_irqs/7").write_text("msi")
+    pod = Pod(
+        id=PodId("p"),
+        name="p",
+        annotations={"irq-affinity.resource-policy.nri.io/container.c": irq},
+    )
+    disk = Device(path="/dev/x", type="b", major=259, minor=0)
+    one = Container(id=C, name="c", pod=pod, devices=(disk,))
+    found = probe(root, host).find(one, with_kubelet=False, seconds=SECONDS)
+    assert [hint.interrupts for hint in found.hints[C]] == [numbers]
 
 
 def test_hints_are_found_once_and_kept_over_updates_and_reconnections(

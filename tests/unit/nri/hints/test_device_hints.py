@@ -294,6 +294,41 @@ def test_mounts_and_devices_become_hints_with_their_paths() -> None:
     assert found == (mounted, vfio, there)
 
 
+@pytest.mark.parametrize(
+    ("more", "interrupts"),
+    [
+        pytest.param({}, (), id="nothing is known"),
+        pytest.param({f"{NEAR}/irq": "11\n"}, (11,), id="the line of its controller"),
+        pytest.param({f"{NEAR}/irq": "0\n"}, (), id="a controller without one"),
+        pytest.param(
+            {f"{NEAR}/irq": "11\n", f"{NEAR}/msi_irqs/40": "msi\n", f"{NEAR}/msi_irqs/9": "msi\n"},
+            (9, 40),
+            id="messages instead of the line",
+        ),
+        pytest.param(
+            {f"{NEAR}/irq": "0\n", "sys/devices/pci0000:00/msi_irqs/3": "msi\n"},
+            (),
+            id="those of the bridge are not its own",
+        ),
+        pytest.param({f"{SDA}/irq": "7\n", f"{NEAR}/irq": "11\n"}, (7,), id="its own line"),
+    ],
+)
+def test_the_interrupts_of_a_device_are_those_of_its_nearest_folder(
+    more: dict[str, str], interrupts: tuple[int, ...]
+) -> None:
+    locality = DeviceHints(tree({**FILES, **more}), Host(data=HOST_DISK).device_of)
+    found = locality.hints(container(Mount(source="/data", destination="/x")))
+    assert [hint.interrupts for hint in found] == [()]
+    assert [hint.interrupts for hint in locality.with_interrupts(found)] == [interrupts]
+
+
+def test_each_part_of_a_device_has_its_own_interrupts() -> None:
+    more = {f"{NEAR}/irq": "11\n", f"{FAR}/irq": "12\n"}
+    locality = DeviceHints(tree({**FILES, **more}), Host().device_of)
+    found = locality.hints(container(Device(path="/dev/vfio/12", type="c", major=240, minor=0)))
+    assert [hint.interrupts for hint in locality.with_interrupts(found)] == [(11,), (12,)]
+
+
 def test_only_mounts_worth_a_look_are_looked_at_and_each_path_once() -> None:
     host = Host(data=HOST_DISK)
     DeviceHints(tree(), host.device_of).hints(

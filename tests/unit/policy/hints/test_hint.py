@@ -90,6 +90,22 @@ def test_the_test_annotation_holds_hints_by_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        pytest.param("[4, 8]", (4, 8), id="a list"),
+        pytest.param("'4,8'", (4, 8), id="a text"),
+        pytest.param("4", (4,), id="one number"),
+        pytest.param("[]", (), id="none"),
+    ],
+)
+def test_a_test_hint_names_the_interrupts_of_its_device(
+    text: str, numbers: tuple[int, ...]
+) -> None:
+    (hint,), problems = annotated(f"nic: {{NUMAs: '0', IRQs: {text}}}")
+    assert (hint.interrupts, problems) == (numbers, [])
+
+
+@pytest.mark.parametrize(
     ("key", "count"),
     [
         pytest.param(f"{KEY}/container.nginx", 1, id="for the container itself"),
@@ -112,6 +128,19 @@ def test_the_test_annotation_is_for_those_it_names(key: str, count: int) -> None
         pytest.param("a: {CPU: 0}\nb: {CPUs: 0}", 1, "did you mean 'CPUs'?", id="a slip"),
         pytest.param("a: {CPUs: [0]}\nb: {CPUs: 0}", 1, "is not a text", id="a list of numbers"),
         pytest.param("a: {CPUs: x}\nb: {CPUs: 0}", 2, "a: CPUs: 'x' is not", id="no number"),
+        pytest.param("a: {IRQs: x}\nb: {CPUs: 0}", 2, "a: IRQs: 'x' is not", id="no interrupt"),
+        pytest.param(
+            "a: {IRQs: [1, 9999999999]}", 1, "a: IRQs: '9999999999' is not", id="no such interrupt"
+        ),
+        pytest.param(
+            "{a: {CPUs: 0}} }",
+            1,
+            "web/nginx:1:16: left out from here on: not valid",
+            id="a bracket",
+        ),
+        pytest.param(
+            "a: {CPUs: 0}\n---\nb: {}", 1, "left out from here on: a second", id="a second text"
+        ),
     ],
 )
 def test_what_is_wrong_in_the_test_annotation_is_told(text: str, count: int, problem: str) -> None:

@@ -299,6 +299,48 @@ def test_interrupts_follow_the_containers_that_claim_them() -> None:
     assert result.problems == ()
 
 
+def test_interrupts_of_the_devices_of_containers_follow_them() -> None:
+    result = run(
+        """
+        - do: set_interrupts
+          affinity: 0-7
+          interrupts:
+          - {num: 4, description: IO-APIC 4-edge ttyS0}
+          - {num: 8, description: IO-APIC 8-edge rtc0}
+        - do: start
+          env: {ENABLE_TEST_APIS: "1"}
+          config: {controllableInterrupts: ["*ttyS*"]}
+        - do: create_pod
+          pod: p
+          qos: guaranteed
+          annotations:
+            irq-affinity.resource-policy.nri.io/container.a: "devices: ['*']"
+            test.topologyhints.resource-policy.nri.io: "t: {NUMAs: '0', IRQs: [4, 8]}"
+          containers: [{name: a, cpu_lim: 1, mem_lim: 1M}]
+        - {do: expect, that: ['irq["ttyS0"] == cpus["a"]', 'len(irq["rtc0"]) == 8']}
+        - {do: delete_pods, pods: [p]}
+        - {do: expect, that: ['len(irq["ttyS0"]) == 8']}
+        """
+    )
+    assert [one.holds for one in result.expectations] == [True] * 3
+    assert result.problems == ()
+
+
+def test_what_cannot_be_read_of_hints_for_tests_is_told() -> None:
+    result = run(
+        """
+        - {do: start, env: {ENABLE_TEST_APIS: "1"}}
+        - do: create_pod
+          pod: p
+          annotations: {test.topologyhints.resource-policy.nri.io: "{a: {NUMAs: '1'}} }"}
+          containers: [{name: a, cpu_req: 100m}]
+        - {do: expect, that: ['nodes["a"] == {"node1"}']}
+        """
+    )
+    assert [one.holds for one in result.expectations] == [True]
+    assert ["left out from here on" in one.what for one in result.remarks] == [True]
+
+
 def test_scheduling_classes_are_seen() -> None:
     result = run(
         """

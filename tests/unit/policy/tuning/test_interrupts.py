@@ -4,6 +4,7 @@ from pinfold.policy.annotations.annotation_values import IrqAffinity, IrqMode
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.policy.placing.classifier import Classified, Classifier
 from pinfold.policy.tuning.interrupts import Interrupt, InterruptTable, Routing, route
 from pinfold.topology.sets.cpuset import CpuSet
@@ -16,12 +17,18 @@ ALLOWED = CpuSet.parse("0-6")
 KEY = "irq-affinity.resource-policy.nri.io"
 
 
-def classify(annotations: dict[str, str], milli: int = 1000, qos: str = "Guaranteed") -> Classified:
+def classify(
+    annotations: dict[str, str],
+    milli: int = 1000,
+    qos: str = "Guaranteed",
+    interrupts: tuple[int, ...] = (),
+) -> Classified:
     container = Container(
         id=ContainerId("c"),
         name="c",
         pod=Pod(id=PodId("p"), name="p", annotations=annotations, qos=QosClass(qos)),
         resources=Resources(cpu_request_milli=milli, cpu_limit_milli=milli),
+        hints=(Hint(provider="/sys/nic", origin=HintOrigin.DEVICE, interrupts=interrupts),),
     )
     config = config_from_values({"controllableInterrupts": ["*eth*"]})
     return Classifier(config, ALL).classify(container)
@@ -112,6 +119,47 @@ def test_wishes_that_refuse_the_container(
     assert problem.is_fatal
     assert str(problem) == expected
     assert classified.irq is None
+
+
+@pytest.mark.parametrize(
+    ("text", "interrupts", "claim", "advice"),
+    [
+        pytest.param("devices: ['*']", (4, 14), ("4", "14"), "", id="all of its devices"),
+        pytest.param("devices: ['*eth0*']", (4, 14), ("4",), "", id="those that match"),
+        pytest.param(
+            "{claim: [14], devices: ['*', 4]}", (4,), ("14", "4"), "", id="a claim besides"
+        ),
+        pytest.param("devices: ['*']", (4, 5), ("4",), "", id="but those that may not move"),
+        pytest.param(
+            "devices: ['*']", (5,), (), "none of 1 matches and may be moved", id="none may move"
+        ),
+        pytest.param(
+            "devices: ['*eth1*']", (4,), (), "none of 1 matches and may be moved", id="none matches"
+        ),
+        pytest.param("devices: ['*']", (), (), "none is known", id="no device has any"),
+    ],
+)
+def test_interrupts_of_its_devices_are_claimed(
+    text: str, interrupts: tuple[int, ...], claim: tuple[str, ...], advice: str
+) -> None:
+    classified = classify({f"{KEY}/container.c": text}, interrupts=interrupts)
+    assert classified.irq is not None
+    assert (classified.irq.claim, classified.irq.devices) == (claim, ())
+    assert [problem.is_advice for problem in classified.problems] == [True] * bool(advice)
+    assert advice in "".join(map(str, classified.problems))
+
+
+def test_interrupts_of_devices_whose_hints_are_turned_off_are_not_claimed() -> None:
+    annotations = {KEY: "devices: ['*']", "topologyhints.resource-policy.nri.io": "none"}
+    classified = classify(annotations, interrupts=(4,))
+    assert classified.irq is not None
+    assert classified.irq.claim == ()
+
+
+def test_a_broken_pattern_of_devices_refuses_the_container() -> None:
+    (problem,) = classify({f"{KEY}/container.c": "devices: ['[abc']"}, interrupts=(4,)).problems
+    assert problem.is_fatal
+    assert "invalid IRQ affinity devices pattern" in problem.what
 
 
 @pytest.mark.parametrize(
