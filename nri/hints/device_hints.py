@@ -71,7 +71,7 @@ class DeviceHints:
         return tuple(_hints_of(located, HintOrigin.NAMED, device))
 
     def with_interrupts(self, hints: Iterable[Hint]) -> tuple[Hint, ...]:
-        """The same hints, with the interrupts that their devices have now."""
+        """Hints with the interrupts that their devices have now."""
         with self._lock:
             return tuple(
                 replace(one, interrupts=self._locator.interrupts(one.device, one.provider))

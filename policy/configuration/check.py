@@ -110,6 +110,7 @@ _RESCTRL: Final = "cache classes are set up in resctrl; containers are only put 
 
 IDLE_FIELDS: Final[Mapping[Path, str]] = {
     ("agent", "nodeResourceTopology"): _NOT_HERE,
+    ("dra",): "no devices are published; name classes of cpus in annotations",
     ("control", "rdt", "options"): _RESCTRL,
     ("control", "rdt", "partitions"): _RESCTRL,
     ("control", "rdt", "force"): _RESCTRL,

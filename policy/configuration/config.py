@@ -187,6 +187,13 @@ class Agent(Section, frozen=True, kw_only=True):
     pod_resource_api: bool = False
 
 
+class Dra(Section, frozen=True, kw_only=True):
+    """Classes of cpus as devices of dynamic resource allocation, which the Go policy publishes."""
+
+    enabled: bool = False
+    shared_counters: bool = False
+
+
 class IsOptional(Section, frozen=True, kw_only=True):
     """Whether the machine may lack a feature."""
 
@@ -337,6 +344,7 @@ class Config(Section, frozen=True, kw_only=True):
     """Globs over descriptions of interrupts; none means all."""
 
     agent: Agent = Agent()
+    dra: Dra = Dra()
     control: Control = Control()
     log: Log = Log()
     instrumentation: Instrumentation = Instrumentation()

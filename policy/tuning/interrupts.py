@@ -150,7 +150,8 @@ def _with_devices(
 ) -> tuple[IrqAffinity, tuple[Problem, ...]]:
     """The wish with what it says of the container's devices as claims of numbers; advice if none.
 
-    An interrupt of a device that must not be moved refuses nobody: the pod names none of them.
+    There is none on a machine on paper, of which no interrupt is known. One that must not be moved
+    refuses nobody: the pod names none of them.
     """
     wanted = (hint for hint in container.hints if is_wanted(hint, preferences))
     numbers = {number for hint in wanted for number in hint.interrupts}
@@ -161,7 +162,7 @@ def _with_devices(
         if one.number in numbers
     }
     wish = structs.replace(wish, claim=(*wish.claim, *claimed.values()), devices=())
-    if claimed:
+    if claimed or not table.interrupts:
         return wish, ()
     why = f"none of {len(numbers)} matches and may be moved" if numbers else "none is known"
     what = f"devices claims no interrupt: of those of the container's devices {why}"

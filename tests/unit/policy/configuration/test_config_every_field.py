@@ -38,6 +38,7 @@ spec:
   defaultExclusiveCPUClass: fast
   controllableInterrupts: ["*"]
   agent: {nodeResourceTopology: false, podResourceAPI: true}
+  dra: {enabled: true, sharedCounters: true}
   control:
     rdt:
       enable: true
@@ -75,7 +76,13 @@ def test_every_field_of_the_go_policy_is_accepted() -> None:
 
 def test_what_has_no_effect_is_said_field_by_field() -> None:
     warnings = "\n".join(read_config(MANIFEST, "policy.yaml").warnings)
-    for field in ("control.rdt.partitions", "log", "instrumentation", "agent.nodeResourceTopology"):
+    for field in (
+        "control.rdt.partitions",
+        "log",
+        "instrumentation",
+        "agent.nodeResourceTopology",
+        "dra",
+    ):
         assert f": {field}" in warnings, field
 
 
