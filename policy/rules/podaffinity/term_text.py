@@ -81,14 +81,15 @@ def parse_spread(node: TextNode, source: str) -> WrittenSpread:
         raise TextError.at(place, "'minDomains' is for DoNotSchedule alone", fix)
     selector = parse_selector(fields.find("labelSelector"), "'labelSelector'")
     keys = _parse_label_keys(fields, selector)
+    at_least = f", {domains} of them at least" if domains is not None and domains > 1 else ""
     rule = SpreadRule(
         max_skew=skew,
         level=level,
         selector=selector,
         is_required=is_required,
         min_domains=domains or 1,
-        text=f"spread over {level.value}, at most {skew} apart: {_selector_text(selector, keys)}"
-        f" ({source})",
+        text=f"spread over {level.value}{at_least}, at most {skew} apart:"
+        f" {_selector_text(selector, keys)} ({source})",
         source=source,
     )
     return WrittenSpread(rule, keys)

@@ -104,8 +104,7 @@ def test_those_inside_a_pen_and_outside_of_it_are_named_together() -> None:
     assert {"default/den/mate", "default/wolf0/main"} <= {*text.rpartition(" with ")[2].split(", ")}
 
 
-def test_two_spread_rules_of_one_name_are_both_told_where_they_want_different_places() -> None:
-    """The least number of domains is no part of what a rule is called."""
+def test_two_spread_rules_that_differ_in_their_least_domains_are_both_told() -> None:
     even = {**term("numa", "web"), "maxSkew": 1}
     at_first, at_second = ({"pool-name.pinfold.dev/pod": f"NUMA node #{one}"} for one in (0, 1))
     engine = engine_of("socket:1 numa:2 core:4 mem:4G")
@@ -117,7 +116,9 @@ def test_two_spread_rules_of_one_name_are_both_told_where_they_want_different_pl
     newcomer = container_of("new", 2, rules, app="web", shares=True)
     placed(engine, newcomer)
     for _ in range(2):
-        reasons = [one.rpartition(": ")[2] for one in told(engine, newcomer)]
+        texts = told(engine, newcomer)
+        assert ["3 of them at least" in one for one in texts] == [True, False]
+        reasons = [one.rpartition(": ")[2] for one in texts]
         assert reasons == [
             "it wants a NUMA node with none of these containers",
             "it wants a NUMA node with at most 1 of these containers, as that of cpus 4-7",

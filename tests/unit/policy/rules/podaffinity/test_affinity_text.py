@@ -82,9 +82,11 @@ def test_rules_say_in_words_what_they_are_and_where_they_stand() -> None:
         "preferred anti-affinity at core to container.name=logger of its own pod"
         " (affinity.pinfold.dev/pod:14)",
     ]
-    assert rules.spread[0].text == (
-        "spread over die, at most 2 apart: everything (affinity.pinfold.dev/pod:24)"
-    )
+    assert [one.text for one in rules.spread] == [
+        "spread over die, 3 of them at least, at most 2 apart: everything"
+        " (affinity.pinfold.dev/pod:24)",
+        "spread over numa, at most 1 apart: everything (affinity.pinfold.dev/pod:25)",
+    ]
 
 
 @pytest.mark.parametrize(
