@@ -22,7 +22,7 @@ from ...topology.model.machine import Machine
 from .actuator import Actuator
 from .answer import Answer
 from .broken_rules import BrokenRules, as_it_is
-from .foreign_pins import ForeignPins
+from .foreign_pins import ForeignPins, UndoneCreations
 from .live_moves import LiveMoves
 from .newcomer import Listing, Mention, Newcomer
 from .owner import Owner
@@ -36,7 +36,6 @@ from .report import (
     Report,
     Synchronized,
 )
-from .undone_creations import UndoneCreations
 
 _GONE_MAX: Final = 1000
 
