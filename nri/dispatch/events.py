@@ -26,6 +26,7 @@ from .foreign_pins import ForeignPins, UndoneCreations
 from .live_moves import LiveMoves
 from .newcomer import Listing, Mention, Newcomer
 from .owner import Owner
+from .refused_updates import RefusedUpdates
 from .report import (
     Adjusted,
     ColdStarted,
@@ -70,6 +71,7 @@ class Events:
         self.moves: Final = LiveMoves(
             lambda: self.policy, actuator, owner, self.report, self._decided, self.adjust
         )
+        self._refused_updates = RefusedUpdates(lambda: self.policy, actuator, owner, self.report)
         self._machine_memory_bytes = machine_memory_bytes
         self._undone = UndoneCreations()
         self.foreign_pins = ForeignPins()
@@ -182,6 +184,7 @@ class Events:
         containers_by_id = {one.id: one for one in listed.containers}
         wanted = {one: self.policy.pinning(one) or Pinning() for one in self.policy.grants}
         self._actuator.synchronize(wanted, listed.pids, ())
+        self._refused_updates.renew()
 
         def tell() -> None:
             self._tell_faults(adopted.faults)

@@ -55,7 +55,7 @@ class LiveMoves:
         """Containers on the move, by the ids they are held as: their own, or their pen's."""
         self._is_looking = False
         """Whether some are known to have landed, and the policy will look."""
-        actuator.looked = self._look
+        actuator.looked.append(self._look)
 
     def move(self, container_id: ContainerId, asked: AskedMove) -> Decision:
         """Move a running container to another pool, and tell all that change; or say why not."""

@@ -17,6 +17,7 @@ from ..placing.growth import homeless
 from ..placing.judging.restriction import names_text
 from .allocator import Allocator
 from .decision import Decision
+from .snapshot import Snapshot
 
 
 class LeftCpus:
@@ -37,11 +38,15 @@ class LeftCpus:
         elsewhere for it. Returns who may not use it yet, who otherwise would. O(grants).
         """
         for one in before:
-            self.restore(one)
+            self._keep(one)
         return self._allocator.changes()
 
-    def restore(self, left: Grant) -> None:
-        """Keep cpus that were kept before, as `keep`. O(grants)."""
+    def take_over(self, before: Snapshot) -> None:
+        """Keep what an older engine kept. O(grants)."""
+        for left in before.left.values():
+            self._keep(left)
+
+    def _keep(self, left: Grant) -> None:
         ledger, root = self._ledger, self._allocator.books.tree.root
         earlier = ledger.left.get(left.container_id)
         ledger.let_go(left.container_id)

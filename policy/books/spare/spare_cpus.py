@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Final, NamedTuple
 
+from ....topology.sets.cpuset import iter_bits
 from ...cpus.cpu_blocks import lowest_bits
 from ...model.grant import Grant
 from ...pools.pool_tree import PoolTree
@@ -117,6 +118,7 @@ class SpareCpus:
     def restart(self) -> None:
         """Choose anew which cpus are kept, whatever was asked before."""
         self._kept = self._origin = None
+        self._version += 1
         self._changes, self._found, self._short, self._granted = [], {}, {}, {}
 
     def resume(self, origin: "SpareCpus | None") -> None:
@@ -276,6 +278,8 @@ class SpareCpus:
         """O(pools + sets of cpus)."""
         free, shared, zero, narrowed = self._promised
         shares, asking, pools = dict(narrowed.shares), dict(narrowed.uses), self._tree.pools
+        for cpu in iter_bits(narrowed.stuck_cpus & self._sharable):
+            asking[1 << cpu] = asking.get(1 << cpu, 0) + 1
         for pool_id in compress(range(len(shared)), map(int.__or__, shared, zero)):
             pool = pools[pool_id]
             milli, count = narrowed.of_pool(pool.id)

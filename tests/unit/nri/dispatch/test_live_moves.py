@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pinfold.nri.dispatch.actuator import Actuator
 from pinfold.nri.dispatch.events import Events
 from pinfold.nri.dispatch.live_moves import LEFT
-from pinfold.nri.dispatch.newcomer import Mention, Newcomer
+from pinfold.nri.dispatch.newcomer import Listing, Mention, Newcomer
 from pinfold.nri.dispatch.owner import Owner
 from pinfold.nri.dispatch.report import Adjusted, Decided, Happening
 from pinfold.policy.engine.decision import Decision
@@ -40,7 +40,7 @@ def _ignore(what: str, error: Exception) -> None:
     """Whoever asked is told as well."""
 
 
-def _in_node(number: int) -> dict[str, str]:
+def in_node(number: int) -> dict[str, str]:
     return {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
 
 
@@ -50,7 +50,7 @@ def _mention(container: Container) -> Mention:
     return Mention(container_id=container.id, read=lambda: known, pid=7)
 
 
-class _Node:
+class LiveNode:
     """Four NUMA nodes of four cpus, 0 reserved, and a runtime that may be late, or refuse."""
 
     raises_events = False
@@ -81,6 +81,11 @@ class _Node:
     def close(self) -> None:
         self.answers.set()
 
+    def end(self) -> None:
+        self.answers.set()
+        self.actuator.close()
+        self.owner.close()
+
     def refusal(self, container: Container) -> str:
         """Create a container, or why not."""
 
@@ -108,6 +113,21 @@ class _Node:
         moved = self.owner.ask("move", lambda: self.events.moves.move(container.id, asked))
         assert isinstance(moved.result, Grant), moved.result
 
+    def synchronize(self) -> None:
+        """The runtime lists what runs, as the kernel has it."""
+        policy = self.events.policy
+        running = [
+            replace(policy.containers[one], cpus=self.kernel[one].cpus) for one in policy.grants
+        ]
+        listed = Listing(
+            containers=tuple(running),
+            linux={one.id: LinuxResources() for one in running},
+            problems={one.id: () for one in running},
+            pids={one.id: 7 for one in running},
+            unread={},
+        )
+        self.events.answered(self.events.synchronize(listed))
+
     def cpus(self, container: Container) -> str:
         return str(self.kernel[container.id].cpus)
 
@@ -119,31 +139,29 @@ class _Node:
 
 
 @pytest.fixture(name="node")
-def fixture_node() -> Iterator[_Node]:
-    node = _Node()
+def fixture_node() -> Iterator[LiveNode]:
+    node = LiveNode()
     yield node
-    node.answers.set()
-    node.actuator.close()
-    node.owner.close()
+    node.end()
 
 
-def full(node: _Node) -> tuple[Container, Container]:
+def full(node: LiveNode) -> tuple[Container, Container]:
     """The owner of node 1 and the neighbours in the others; node 3 is free."""
-    plugs = [container_of(f"plug-{n}", 4 - (not n), annotations=_in_node(n)) for n in (0, 2)]
+    plugs = [container_of(f"plug-{n}", 4 - (not n), annotations=in_node(n)) for n in (0, 2)]
     node.run(*plugs, owner := container_of("owner", 2))
     assert node.cpus(owner) in ("4-5", "12-13")
     where = 1 if node.cpus(owner) == "4-5" else 3
-    neighbour = container_of("neighbour", 0.5, annotations=_in_node(where))
+    neighbour = container_of("neighbour", 0.5, annotations=in_node(where))
     node.run(neighbour)
     return owner, neighbour
 
 
-def elsewhere(node: _Node, owner: Container) -> int:
+def elsewhere(node: LiveNode, owner: Container) -> int:
     return 3 if node.cpus(owner) == "4-5" else 1
 
 
 def test_a_newcomer_waits_for_cpus_that_a_late_runtime_has_yet_to_take_from_another(
-    node: _Node,
+    node: LiveNode,
 ) -> None:
     owner, neighbour = full(node)
     home, shared = node.cpus(owner), node.cpus(neighbour)
@@ -165,7 +183,7 @@ def test_a_newcomer_waits_for_cpus_that_a_late_runtime_has_yet_to_take_from_anot
 
 
 def test_cpus_are_kept_for_as_long_as_the_runtime_refuses_to_move_their_owner(
-    node: _Node,
+    node: LiveNode,
 ) -> None:
     owner, _ = full(node)
     home = node.events.policy.grants[owner.id].exclusive
@@ -184,11 +202,11 @@ def test_cpus_are_kept_for_as_long_as_the_runtime_refuses_to_move_their_owner(
     node.run(container_of("last", 1))
 
 
-def test_what_a_decision_says_of_others_is_what_they_are_told(node: _Node) -> None:
+def test_what_a_decision_says_of_others_is_what_they_are_told(node: LiveNode) -> None:
     """The neighbour where it was gets nothing yet; the one where it goes gives cpus up at once."""
     owner, neighbour = full(node)
     number = elsewhere(node, owner)
-    node.run(there := container_of("there", 0.5, annotations=_in_node(number)))
+    node.run(there := container_of("there", 0.5, annotations=in_node(number)))
     node.answers.clear()
     node.move(owner, number)
     node.owner.ask("nothing", lambda: None)
@@ -198,7 +216,7 @@ def test_what_a_decision_says_of_others_is_what_they_are_told(node: _Node) -> No
     assert neighbour.id not in {one.container_id for one in told.decision.changes}
 
 
-def test_one_that_ends_on_the_way_leaves_both_places(node: _Node) -> None:
+def test_one_that_ends_on_the_way_leaves_both_places(node: LiveNode) -> None:
     owner, _ = full(node)
     node.answers.clear()
     node.move(owner, elsewhere(node, owner))
@@ -207,9 +225,9 @@ def test_one_that_ends_on_the_way_leaves_both_places(node: _Node) -> None:
     node.run(container_of("one", 3, fails=True))
 
 
-def test_cpus_are_kept_of_one_that_may_begin_with_what_it_was_created_with(node: _Node) -> None:
+def test_cpus_are_kept_of_one_that_may_begin_with_what_it_was_created_with(node: LiveNode) -> None:
     """An update of a container that is being started reaches its specification alone."""
-    node.run(*(container_of(f"plug-{n}", 4 - (not n), annotations=_in_node(n)) for n in (0, 2)))
+    node.run(*(container_of(f"plug-{n}", 4 - (not n), annotations=in_node(n)) for n in (0, 2)))
     newcomer = Newcomer(container=container_of("owner", 2), linux=LinuxResources())
     owner = newcomer.container
     created = node.owner.ask("create", lambda: node.events.created(node.events.create(newcomer)))
@@ -229,8 +247,8 @@ def test_cpus_are_kept_of_one_that_may_begin_with_what_it_was_created_with(node:
     node.wait(lambda: not node.events.policy.left)
 
 
-def test_one_that_is_first_heard_of_by_an_update_runs_and_lands_like_others(node: _Node) -> None:
-    node.run(*(container_of(f"plug-{n}", 4 - (not n), annotations=_in_node(n)) for n in (0, 2)))
+def test_one_that_is_first_heard_of_by_an_update_runs_and_lands_like_others(node: LiveNode) -> None:
+    node.run(*(container_of(f"plug-{n}", 4 - (not n), annotations=in_node(n)) for n in (0, 2)))
     owner = container_of("owner", 2)
     mention = _mention(owner)
     node.owner.ask("update", lambda: node.events.update(mention, LinuxResources()))
@@ -240,7 +258,7 @@ def test_one_that_is_first_heard_of_by_an_update_runs_and_lands_like_others(node
 
 
 def test_cpus_are_let_go_at_once_where_the_last_one_of_a_pen_that_was_awaited_ends(
-    node: _Node,
+    node: LiveNode,
 ) -> None:
     """The others have landed, and perhaps nothing else wakes the thread that would see it."""
     rules = container_of("any", 1, lasting(apart(term("numa", "wolf")))).pod.annotations
@@ -266,7 +284,7 @@ def test_cpus_are_let_go_at_once_where_the_last_one_of_a_pen_that_was_awaited_en
 
 
 def test_those_before_one_that_raises_are_sent(
-    node: _Node, monkeypatch: pytest.MonkeyPatch
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, _ = full(node)
     (pool,) = (
@@ -291,7 +309,7 @@ def test_those_before_one_that_raises_are_sent(
     node.wait(lambda: not node.events.policy.left)
 
 
-def test_those_who_go_together_may_have_what_the_first_has_left(node: _Node) -> None:
+def test_those_who_go_together_may_have_what_the_first_has_left(node: LiveNode) -> None:
     """Nobody else may, until each of them is known to have left it."""
     main = container_of("main", 1, lasting(apart(term("numa", "wolf"))))
     side = container_of("side", 1, near(term("numa", "main")))
