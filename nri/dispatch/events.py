@@ -130,7 +130,11 @@ class Events:
             lifts = self.policy.lifts_quota(container_id)
             return Answer(container_id=container_id, own=own, lifts_quota=lifts, is_echo=True)
         resources = estimate(merged, known.pod.qos, self._machine_memory_bytes)
+        before = self.moves.lent([container_id])
         decision = self.policy.update(container_id, resources)
+        changes = self.moves.kept(before, decision.changes)
+        if changes is not decision.changes:
+            decision = structs.replace(decision, changes=changes)
         self._owner.afterwards(lambda: self._decided("update", known, decision))
         others = new_pinnings(decision.changes)
         others.pop(container_id, None)
@@ -215,7 +219,7 @@ class Events:
         if (config, machine) == (old.config, old.machine):
             return False
         self.policy, adopted = old.reconfigured(config, machine)
-        self._actuator.want(new_pinnings(adopted.changes))
+        self._actuator.want(new_pinnings(self.moves.kept_since(old, adopted.changes)))
         moves = find_moves(old.snapshot(), self.policy.snapshot())
 
         def tell() -> None:

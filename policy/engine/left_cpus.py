@@ -31,6 +31,17 @@ class LeftCpus:
         ledger = self._ledger
         return ledger.counted(container_id) if container_id in ledger.grants else None
 
+    def lend(self, container_id: ContainerId) -> Grant | None:
+        """The grant of `held` with what it has left: it may have that again until it is kept."""
+        held, left = self.held(container_id), None
+        if held is not None:
+            left = self._ledger.left.get(held.container_id)
+        if held is None or left is None:
+            return held
+        self._ledger.let_go(left.container_id)
+        own, isolated = held.exclusive | left.exclusive, held.isolated | left.isolated
+        return replace(held, exclusive=own, isolated=isolated)
+
     def keep(self, before: Iterable[Grant]) -> tuple[Change, ...]:
         """Keep what containers, and pens, had for themselves before they were moved.
 

@@ -13,12 +13,13 @@ from pinfold.nri.dispatch.live_moves import LEFT
 from pinfold.nri.dispatch.newcomer import Listing, Mention, Newcomer
 from pinfold.nri.dispatch.owner import Owner
 from pinfold.nri.dispatch.report import Adjusted, Decided, Happening
+from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.replacing.asked_move import AskedMove
 from pinfold.policy.engine.replacing.joint_replacement import JointStep
 from pinfold.policy.model.container import Container, ContainerId, ContainerState
-from pinfold.policy.model.grant import Grant
+from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.kubelet_resources import LinuxResources
 from pinfold.policy.model.move_purpose import MovePurpose
 from pinfold.policy.model.pinning import Pinning
@@ -333,3 +334,119 @@ def test_those_who_go_together_may_have_what_the_first_has_left(node: LiveNode) 
     node.answers.set()
     node.wait(lambda: not policy.left)
     policy.check()
+
+
+def resize(node: LiveNode, container: Container, cpus: int) -> str:
+    """Resize a container; its kernel has the answer only where it is applied. Why not, if so."""
+    wanted = LinuxResources(cpu_shares=1024 * cpus, cpu_quota=100_000 * cpus, cpu_period=100_000)
+
+    def update() -> str:
+        answer = node.events.answered(node.events.update(_mention(container), wanted))
+        for one, pinning in answer.others.items():
+            node.kernel[one] = pinning
+        return answer.refusal
+
+    return node.owner.ask("resize", update)
+
+
+def test_cpus_that_a_resize_takes_are_for_others_once_the_kernel_has_taken_them(
+    node: LiveNode,
+) -> None:
+    node.run(*(container_of(f"plug-{n}", 4 - (not n), annotations=in_node(n)) for n in (0, 2, 3)))
+    owner = container_of("owner", 3, annotations=in_node(1))
+    neighbour = container_of("neighbour", 0.5, annotations=in_node(1))
+    node.run(owner, neighbour)
+    shared = node.cpus(neighbour)
+    node.refused.add(owner.id)
+    assert not resize(node, owner, 1)
+    assert node.cpus(neighbour) == shared
+    left = node.events.policy.left[owner.id].exclusive
+    assert len(left) == 2
+    assert f"cpus {left} are free once" in node.refusal(container_of("newcomer", 1))
+    node.wait(lambda: node.actuator.counts().failing)
+    assert f"cpus {left} are free once" in node.refusal(container_of("newcomer", 1))
+    node.refused.clear()
+    node.wait(lambda: not node.events.policy.left)
+    assert node.actuator.settle(SECONDS)
+    assert len(node.kernel[neighbour.id].cpus or NO_CPUS) == 3
+    node.run(container_of("newcomer", 1))
+
+
+def test_who_grows_again_meanwhile_has_them_back(node: LiveNode) -> None:
+    node.run(*(container_of(f"plug-{n}", 4 - (not n), annotations=in_node(n)) for n in (0, 2, 3)))
+    owner = container_of("owner", 4, annotations=in_node(1))
+    node.run(owner)
+    node.refused.add(owner.id)
+    assert not resize(node, owner, 1)
+    assert not resize(node, owner, 2)
+    assert len(node.events.policy.left[owner.id].exclusive) == 2
+    assert resize(node, owner, 5)
+    assert len(node.events.policy.left[owner.id].exclusive) == 2
+    assert not resize(node, owner, 4)
+    assert not node.events.policy.left
+    node.events.policy.check()
+
+
+def test_who_is_on_its_way_may_be_sent_back_to_where_it_was(node: LiveNode) -> None:
+    plugs = [container_of(f"plug-{n}", 4 - (not n), annotations=in_node(n)) for n in (0, 2)]
+    node.run(*plugs, owner := container_of("owner", 4))
+    home = node.events.policy.grants[owner.id].exclusive
+    here = 1 if str(home) == "4-7" else 3
+    node.answers.clear()
+    node.move(owner, 4 - here)
+    assert node.events.policy.left[owner.id].exclusive == home
+    node.move(owner, here)
+    assert node.events.policy.grants[owner.id].exclusive == home
+    assert node.events.policy.left[owner.id].exclusive.isdisjoint(home)
+    node.events.policy.check()
+    node.answers.set()
+    node.wait(lambda: not node.events.policy.left)
+    assert node.actuator.settle(SECONDS)
+    assert node.kernel[owner.id].cpus == home
+
+
+def test_what_was_left_is_kept_on_where_a_further_move_is_refused(node: LiveNode) -> None:
+    owner, _ = full(node)
+    number = elsewhere(node, owner)
+    node.answers.clear()
+    node.move(owner, number)
+    left = dict(node.events.policy.left)
+    (pool,) = (p.id for p in node.events.policy.tree.pools if p.name == "NUMA node #2")
+    asked = AskedMove(pool, MovePurpose.WISHES)
+    moved = node.owner.ask("move", lambda: node.events.moves.move(owner.id, asked))
+    assert isinstance(moved.result, Refusal)
+    assert {one: grant.exclusive for one, grant in node.events.policy.left.items()} == {
+        one: grant.exclusive for one, grant in left.items()
+    }
+    node.events.policy.check()
+
+
+def test_cpus_that_a_reload_takes_are_for_others_once_the_kernel_has_taken_them(
+    node: LiveNode,
+) -> None:
+    """Of a pen that does not fit any more some cpus go to nobody of it."""
+    pod = pod_of(None, wish="pod-pool.pinfold.dev=true")
+    first, second = inside(pod, "a", whole(1)), inside(pod, "b", whole(1))
+    node.run(first, second, sharer := container_of("sharer", 0.5))
+    own = node.kernel[first.id].cpus or NO_CPUS, node.kernel[second.id].cpus or NO_CPUS
+    assert node.events.policy.grants[first.id].pen
+    node.answers.clear()
+    reserved = config_from_values({"reservedResources": {"cpu": f"cpuset:{own[0]}"}})
+    assert node.owner.ask("reload", lambda: node.events.reconfigure(reserved))
+    policy = node.events.policy
+    (left,) = policy.left.values()
+    assert left.exclusive == own[1]
+    told = policy.pinning(sharer.id)
+    assert told is not None
+    assert own[1].isdisjoint(told.cpus or NO_CPUS)
+    newcomers = [container_of(f"new-{number}", 4) for number in range(4)]
+    refusals = [*filter(None, map(node.refusal, newcomers))]
+    assert f"cpus {own[1]} are free once" in refusals[-1]
+    others = [one for one in policy.grants.values() if one.container_id != second.id]
+    assert all(one.exclusive.isdisjoint(own[1]) for one in others)
+    policy.check()
+    node.answers.set()
+    node.wait(lambda: not policy.left)
+    told = policy.pinning(sharer.id)
+    assert told is not None
+    assert own[1] <= (told.cpus or NO_CPUS)
