@@ -15,6 +15,7 @@ from ..model.grant import Grant, Refusal
 from ..model.pinning import Change
 from ..placing.growth import homeless
 from ..placing.judging.restriction import names_text
+from ..placing.placer import Failure
 from .allocator import Allocator
 from .decision import Decision
 from .snapshot import Snapshot
@@ -90,16 +91,41 @@ class LeftCpus:
         return self._allocator.return_home(None)
 
     def told(self, decision: Decision) -> Decision:
-        """The decision; a refusal also says which cpus are about to be free: there are some."""
+        """The decision; a refusal also says which cpus are about to be free, if these would do."""
         left, refusal = self._ledger.left, decision.result
-        if not isinstance(refusal, Refusal):
+        if not isinstance(refusal, Refusal) or not self._would_do(decision.container_id):
             return decision
         cpus = CpuSet(reduce(int.__or__, [one.exclusive.mask for one in left.values()]))
         known = self._allocator.roster.containers
         members = [self._ledger.members(one) or (one,) for one in left]
         owners = [known[one] for some in members for one in some if one in known]
-        reason = f"{refusal.reason}; cpus {cpus} are free once {names_text(owners)} has left them"
+        # A pen may be none any more, once the configuration is another.
+        have = f"{names_text(owners)} has" if owners else "those who were there have"
+        reason = f"{refusal.reason}; cpus {cpus} are free once {have} left them"
         return replace(decision, result=Refusal(reason=reason))
+
+    def _would_do(self, container_id: ContainerId) -> bool:
+        """Whether there were a place for a refused container on all that was left."""
+        allocator, ledger = self._allocator, self._ledger
+        container = allocator.roster.containers[container_id]
+        classified = allocator.roster.classified[container_id]
+        if allocator.pens.name_of(container, classified) is not None:
+            # To plan a pen is to book it.
+            return True
+        books, kept = allocator.books, tuple(ledger.left.values())
+        last = allocator.roster.last_place(container)
+        for one in kept:
+            ledger.let_go(one.container_id)
+        books.let_count(container, classified.rules, classified.placement)
+        try:
+            plan, _ = allocator.planner.plan(
+                container, classified, last, lambda: allocator.occupancy
+            )
+        finally:
+            books.withdraw(container_id)
+            for one in kept:
+                ledger.keep_left(one)
+        return not isinstance(plan, Failure)
 
     @property
     def _ledger(self) -> Ledger:
