@@ -1,24 +1,38 @@
-"""Left cpus: those of containers that were moved live, for nobody until the kernel has moved them.
+"""Left cpus: those that containers had until they were moved live, or given others otherwise.
 
-A runtime may be late, or refuse to move one: whoever was given its cpus meanwhile would share them.
+They are for nobody until the kernel has taken them from these. A runtime may be late, or refuse:
+whoever was given the cpus meanwhile would share them.
 """
 
-from collections.abc import Iterable
-from functools import reduce
+from collections.abc import Iterable, Mapping
+from functools import partial, reduce
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import CpuSet
+from ...topology.sets.cpuset import NO_NODES, CpuSet
+from ..books.booking import Booking
 from ..books.cpu_ledger import Ledger
+from ..books.promises import keeps_promises
 from ..model.container import ContainerId
 from ..model.grant import Grant, Refusal
-from ..model.pinning import Change
+from ..model.pinning import Change, Pinning
 from ..placing.growth import homeless
 from ..placing.judging.restriction import names_text
 from ..placing.placer import Failure
 from .allocator import Allocator
-from .decision import Decision
+from .decision import KEPT, Decision, left_as_it_was
 from .snapshot import Snapshot
+
+
+class PenBefore(Struct, frozen=True):
+    """A pen, and what each one in it had of it, before it was moved."""
+
+    pen: Grant
+    members: Mapping[ContainerId, Grant]
+    """Oldest first."""
+    pinnings: Mapping[ContainerId, Pinning]
+    """What these were told."""
 
 
 class LeftCpus:
@@ -89,6 +103,52 @@ class LeftCpus:
         if not [one for one in holders if self._ledger.let_go(one)]:
             return ()
         return self._allocator.return_home(None)
+
+    def pen_before(self, container_id: ContainerId) -> PenBefore | None:
+        """The pen that a container is in at present; None where it is in none. O(grants)."""
+        ledger, pinner = self._ledger, self._allocator.books.pinner
+        grant = ledger.grants.get(container_id)
+        if grant is None or grant.pen is None:
+            return None
+        members = {one: ledger.grants[one] for one in ledger.members(grant.pen)}
+        pinnings = {one: pinner.told(one) or Pinning() for one in members}
+        return PenBefore(ledger.pens[grant.pen], members, pinnings)
+
+    def take_back(self, container_id: ContainerId, had: PenBefore) -> Decision:
+        """The decision about one of a pen that all have back what they had; or it stays moved.
+
+        That is where anybody came to it or left it, or others have got the cpus, or were promised
+        them. What it left is to be lent before.
+        """
+        allocator, ledger, pen_id = self._allocator, self._ledger, had.pen.container_id
+        pen = ledger.pens.get(pen_id)
+        is_same = pen is not None and {*ledger.members(pen_id)} == {*had.members}
+        others = allocator.books.without(pen_id).ledger
+        if not is_same or not keeps_promises(replace(had.pen, memory=NO_NODES), others):
+            held = ledger.grants[container_id]
+            refusal = Refusal(reason=f"{pen_id} cannot have back what it left")
+            return left_as_it_was(held, Failure(refusal=refusal), allocator.books, ())
+        look = allocator.unmet.look()
+        allocator.unmet.note_displaced(one for one in had.members if one != container_id)
+        back = partial(self._back_in, had, container_id)
+        return allocator.make_change(container_id, back, look)
+
+    def _back_in(self, had: PenBefore, container_id: ContainerId) -> Decision:
+        allocator, ledger, pen_id = self._allocator, self._ledger, had.pen.container_id
+        books, roster = allocator.books, allocator.roster
+        for one in had.members:
+            ledger.drop(one)
+        request = books.memory.request_of(pen_id)
+        if request is not None:
+            books.memory.release(pen_id)
+            books.memory.adopt(request, had.pen.memory)
+        books.take(Booking(grant=had.pen))
+        books.pinner.mark(pen_id)
+        for one, grant in had.members.items():
+            classified = roster.classified[one]
+            allocator.pens.enter(pen_id, roster.containers[one], classified, grant.exclusive)
+        decision = roster.decisions[container_id]
+        return replace(decision, result=ledger.grants[container_id], decided_by=KEPT, notes=())
 
     def told(self, decision: Decision) -> Decision:
         """The decision; a refusal also says which cpus are about to be free, if these would do."""

@@ -12,7 +12,7 @@ from pinfold.nri.dispatch.events import Events
 from pinfold.nri.dispatch.live_moves import LEFT
 from pinfold.nri.dispatch.newcomer import Listing, Mention, Newcomer
 from pinfold.nri.dispatch.owner import Owner
-from pinfold.nri.dispatch.report import Adjusted, Decided, Happening
+from pinfold.nri.dispatch.report import Adjusted, Decided, Happening, Report
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
@@ -59,20 +59,26 @@ class LiveNode:
     def __init__(self) -> None:
         self.kernel: dict[ContainerId, Pinning] = {}
         self.happenings: list[Happening] = []
+        self.listeners: list[Report] = []
         self.answers = threading.Event()
         self.answers.set()
         self.refused: set[ContainerId] = set()
         self.owner = Owner(_fail)
         self.actuator = Actuator(
-            self.happenings.append,
+            self.report,
             time.monotonic,
             read_back=lambda container_id, _pid, _likely: self.kernel.get(container_id),
             check_seconds=0.01,
         )
         engine = engine_of("socket:1 numa:4 core:4 mem:4G")
-        self.events = Events(engine, self.actuator, self.owner, self.happenings.append)
+        self.events = Events(engine, self.actuator, self.owner, self.report)
         self.actuator.start()
         self.actuator.connect([self], "")
+
+    def report(self, happening: Happening) -> None:
+        self.happenings.append(happening)
+        for one in self.listeners:
+            one(happening)
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
         assert self.answers.wait(SECONDS)
