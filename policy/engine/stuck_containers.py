@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import CpuSet
 from ..model.container import Container, ContainerId, Resources
 from ..model.grant import Grant, Refusal
+from ..model.request import Request
 from ..placing.classifier import Classified
 from ..placing.judging.restriction import names_text
 from ..text.errors import Problem
@@ -108,7 +109,7 @@ def placed_away(allocator: Allocator, container: Container, classified: Classifi
             allocator.books.let_count(container, classified.rules, classified.placement)
         return allocator.place(container, classified)
 
-    return _decided_away(allocator, container.id, place)
+    return _decided_away(allocator, container.id, place, classified.request)
 
 
 def resized(allocator: Allocator, container_id: ContainerId, resources: Resources) -> Decision:
@@ -123,13 +124,22 @@ def resized(allocator: Allocator, container_id: ContainerId, resources: Resource
 
 
 def _decided_away(
-    allocator: Allocator, container_id: ContainerId, decide: Callable[[], Decision]
+    allocator: Allocator,
+    container_id: ContainerId,
+    decide: Callable[[], Decision],
+    request: Request | None = None,
 ) -> Decision:
-    stuck = StuckContainers(allocator)
+    """`request`: what is asked for, if it is known beforehand."""
+    stuck, ledger = StuckContainers(allocator), allocator.books.ledger
     before = stuck.cpus
     try:
         # Where it runs itself, stuck or not, nobody else need be kept from.
         stuck.hold_but(container_id)
+        if request is not None and request.fallback is None:
+            clear = ledger.free_sharable[-1] & ~ledger.narrowed.stuck_cpus
+            if request.exclusive > (clear | ledger.free_isolated[-1]).bit_count():
+                # On a large machine it takes long to find that there is no other place.
+                stuck.hold({})
         decision = decide()
         if isinstance(decision.result, Refusal) and stuck.cpus:
             stuck.hold({})

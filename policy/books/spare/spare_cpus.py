@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Final, NamedTuple
 
-from ....topology.sets.cpuset import iter_bits
 from ...cpus.cpu_blocks import lowest_bits
 from ...model.grant import Grant
 from ...pools.pool_tree import PoolTree
@@ -57,7 +56,7 @@ class SpareCpus:
     @property
     def sure(self) -> int:
         """A mask of cpus that may be taken all at once. O(sets of cpus) when first asked."""
-        return self._keeping.spare
+        return self._keeping.spare & ~self._promised.narrowed.stuck_cpus
 
     @property
     def are_kept(self) -> bool:
@@ -207,10 +206,9 @@ class SpareCpus:
 
     def _taken_first(self, cpus: int, count: int, milli: int) -> tuple[int, bool]:
         """The cpus taken before a share gets so much; or whether it does beside any of them."""
-        keeping = self._keeping
-        if 1000 * ((cpus & keeping.spare).bit_count() - count) >= milli:
+        if 1000 * ((cpus & self.sure).bit_count() - count) >= milli:
             return 0, True
-        return lowest_bits(keeping.spared(cpus, count), count), False
+        return lowest_bits(self._keeping.spared(cpus, count), count), False
 
     def grantable_beside(self, own: int, cpus: int, milli: int) -> int:
         """Milli-cpus up to so many that a share of some cpus may get beside these very ones."""
@@ -278,8 +276,6 @@ class SpareCpus:
         """O(pools + sets of cpus)."""
         free, shared, zero, narrowed = self._promised
         shares, asking, pools = dict(narrowed.shares), dict(narrowed.uses), self._tree.pools
-        for cpu in iter_bits(narrowed.stuck_cpus & self._sharable):
-            asking[1 << cpu] = asking.get(1 << cpu, 0) + 1
         for pool_id in compress(range(len(shared)), map(int.__or__, shared, zero)):
             pool = pools[pool_id]
             milli, count = narrowed.of_pool(pool.id)
@@ -290,4 +286,6 @@ class SpareCpus:
                 shares[cpus] = shares.get(cpus, 0) + milli
             if count > 0:
                 asking[cpus] = asking.get(cpus, 0) + count
-        return KeptCpus(free[-1], shares, asking)
+        found = KeptCpus(free[-1], shares, asking)
+        found.fixed = narrowed.stuck_cpus
+        return found
