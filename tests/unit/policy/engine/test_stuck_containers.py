@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.inquiry.audit import REFUSED, find_drift
-from pinfold.policy.model.container import Container, Resources
+from pinfold.policy.model.container import Container, ContainerId, Resources
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import CpuSet
@@ -185,6 +185,25 @@ def test_a_stuck_container_may_have_for_itself_what_it_runs_on(kernel: str) -> N
     _ = engine.update(sharer.id, wants)
     assert told(engine, sharer) == []
     engine.check()
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_who_restarts_comes_back_there_only_where_there_are_no_others(is_full: bool) -> None:
+    engine = engine_of(THREE_NODES)
+    placed(engine, container_of("plug", 3, annotations=in_node(0)))
+    placed(engine, owner := container_of("owner", 2))
+    home = cpus(engine, owner)
+    node, kernel = (1, "4-7") if home == "4-5" else (2, "8-11")
+    sharer = stuck_sharer(engine, kernel, node)
+    assert len(told(engine, owner)) == 1
+    if is_full:
+        others = container_of("others", 4)
+        assert CpuSet.parse(placed(engine, others)).isdisjoint(CpuSet.parse(home))
+    engine.stop(owner.id)
+    again = replace(owner, id=ContainerId("again"))
+    is_back = placed(engine, again) == home
+    assert (is_back, len(told(engine, again))) == (is_full, is_full)
+    assert engine.grants[sharer.id]
 
 
 def test_an_audit_tells_who_is_stuck_on_whose_cpus() -> None:
