@@ -15,7 +15,7 @@ from ...nri.dispatch.report import (
     Released,
     Unplaceable,
 )
-from ...policy.engine.decision import UNMET
+from ...policy.engine.decision import STUCK, UNMET
 from ...policy.engine.reason import request_text, runner_up
 from ...policy.engine.reconfiguration import Fate, Move
 from ...policy.model.container import Container, PodId
@@ -100,8 +100,8 @@ class DecisionLog:
             # Every container of a pod brings the problems of the whole pod along.
             told = container.pod.id, str(problem)
             level = logging.DEBUG if told in self._told else logging.WARNING
-            # It names the rule's owner, who may be another one.
-            at = f"; at {container.path}" if problem.where == UNMET else ""
+            # It names the rule's owner, who may be another one, or who else is there.
+            at = f"; at {container.path}" if problem.where in (UNMET, STUCK) else ""
             self._log.log(level, "%s", line(f"{problem}{at}"))
             self._told[told] = None
             if len(self._told) > _REMEMBERED:

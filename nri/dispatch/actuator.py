@@ -55,8 +55,10 @@ class Actuator:
         self._reason = "there is no connection"
         self._heard_at = clock()
         self._is_suspect = False
-        self.looked: Callable[[], None] | None = None
-        """Called, if there is any, in the actuator's thread after whatever that has done."""
+        self.looked: list[Callable[[], None]] = []
+        """Called in the actuator's thread after whatever that has done."""
+        self.failed: Callable[[Mismatch], None] | None = None
+        """Called, if there is any, in the same thread for each container that was told in vain."""
         self._is_open = False
         self._is_closed = False
         self._is_ending = False
@@ -258,8 +260,8 @@ class Actuator:
     def _run(self) -> None:
         waiting: Waiting | None = None
         while True:
-            if self.looked is not None:
-                self.looked()
+            for look in self.looked:
+                look()
             if waiting is not None:
                 # Outside the lock, which whoever answers the runtime takes.
                 self._report(waiting)
@@ -342,6 +344,8 @@ class Actuator:
                 self._tell_of(mismatch)
 
     def _tell_of(self, mismatch: Mismatch) -> None:
+        if self.failed is not None:
+            self.failed(mismatch)
         if mismatch.failures == _TOLD_OF_FAILURES:
             self._report(
                 Unapplied(mismatch.container_id, mismatch.wanted, mismatch.found, mismatch.error)

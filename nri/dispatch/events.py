@@ -22,10 +22,11 @@ from ...topology.model.machine import Machine
 from .actuator import Actuator
 from .answer import Answer
 from .broken_rules import BrokenRules, as_it_is
-from .foreign_pins import ForeignPins
+from .foreign_pins import ForeignPins, UndoneCreations
 from .live_moves import LiveMoves
 from .newcomer import Listing, Mention, Newcomer
 from .owner import Owner
+from .refused_updates import RefusedUpdates
 from .report import (
     Adjusted,
     ColdStarted,
@@ -36,7 +37,6 @@ from .report import (
     Report,
     Synchronized,
 )
-from .undone_creations import UndoneCreations
 
 _GONE_MAX: Final = 1000
 
@@ -71,6 +71,7 @@ class Events:
         self.moves: Final = LiveMoves(
             lambda: self.policy, actuator, owner, self.report, self._decided, self.adjust
         )
+        self._refused_updates = RefusedUpdates(lambda: self.policy, actuator, owner, self.report)
         self._machine_memory_bytes = machine_memory_bytes
         self._undone = UndoneCreations()
         self.foreign_pins = ForeignPins()
@@ -129,7 +130,11 @@ class Events:
             lifts = self.policy.lifts_quota(container_id)
             return Answer(container_id=container_id, own=own, lifts_quota=lifts, is_echo=True)
         resources = estimate(merged, known.pod.qos, self._machine_memory_bytes)
+        before = self.moves.lent([container_id])
         decision = self.policy.update(container_id, resources)
+        changes = self.moves.kept(before, decision.changes)
+        if changes is not decision.changes:
+            decision = structs.replace(decision, changes=changes)
         self._owner.afterwards(lambda: self._decided("update", known, decision))
         others = new_pinnings(decision.changes)
         others.pop(container_id, None)
@@ -183,6 +188,7 @@ class Events:
         containers_by_id = {one.id: one for one in listed.containers}
         wanted = {one: self.policy.pinning(one) or Pinning() for one in self.policy.grants}
         self._actuator.synchronize(wanted, listed.pids, ())
+        self._refused_updates.renew()
 
         def tell() -> None:
             self._tell_faults(adopted.faults)
@@ -213,7 +219,7 @@ class Events:
         if (config, machine) == (old.config, old.machine):
             return False
         self.policy, adopted = old.reconfigured(config, machine)
-        self._actuator.want(new_pinnings(adopted.changes))
+        self._actuator.want(new_pinnings(self.moves.kept_since(old, adopted.changes)))
         moves = find_moves(old.snapshot(), self.policy.snapshot())
 
         def tell() -> None:

@@ -55,14 +55,15 @@ class LiveMoves:
         """Containers on the move, by the ids they are held as: their own, or their pen's."""
         self._is_looking = False
         """Whether some are known to have landed, and the policy will look."""
-        actuator.looked = self._look
+        actuator.looked.append(self._look)
 
     def move(self, container_id: ContainerId, asked: AskedMove) -> Decision:
         """Move a running container to another pool, and tell all that change; or say why not."""
-        policy, before = self._policy(), self._held([container_id])
+        policy, before = self._policy(), self.lent([container_id])
         known = policy.containers.get(container_id)
         decision = make_move(policy, container_id, asked)
         if known is None or isinstance(decision.result, Refusal):
+            self._actuator.want(new_pinnings(self.kept(before, ())))
             return decision
         [decision] = self._sent([_Made(known, decision)], before)
         self._report.expect(container_id, asked.awaited)
@@ -75,7 +76,7 @@ class LiveMoves:
         Those that were moved, and why the next one was not. All that change are told.
         """
         policy, made, reason = self._policy(), list[_Made](), ""
-        before = self._held([one.container_id for one in steps])
+        before = self.lent([one.container_id for one in steps])
         try:
             for step in steps:
                 known = policy.containers.get(step.container_id)
@@ -95,11 +96,54 @@ class LiveMoves:
     def _tell_replaced(self, known: Container, decision: Decision) -> None:
         self._decided("replace", known, unmet_by_now(self._policy(), decision))
 
-    def _held(self, container_ids: Iterable[ContainerId]) -> dict[ContainerId, Grant]:
-        """What each of some containers, or its pen, has now, by the id it is held as."""
+    def lent(self, container_ids: Iterable[ContainerId]) -> dict[ContainerId, Grant]:
+        """Grants of some containers, or their pens, with what they have left, by their ids.
+
+        To be kept once they were moved or resized; until then they may have all of it again.
+        """
         left_cpus = self._policy().left_cpus
-        found = filter(None, map(left_cpus.held, container_ids))
-        return {one.container_id: one for one in found}
+        found = filter(None, map(left_cpus.lend, container_ids))
+        return {one.container_id: one for one in reversed([*found])}
+
+    def kept(
+        self, before: Mapping[ContainerId, Grant], changes: tuple[Change, ...]
+    ) -> tuple[Change, ...]:
+        """The changes to be told once what some have given up is kept until they have left it.
+
+        `before`: what they had. `changes`: those that followed. To be sent in the same turn.
+        """
+        policy = self._policy()
+        kept = policy.left_cpus.keep(before.values())
+        if policy.left:
+            self._await(before, policy)
+        if not kept:
+            return changes
+        found = dict[ContainerId, Change]()
+        for one in (*changes, *kept):
+            first = found.pop(one.container_id, one)
+            if (both := changed(one.container_id, first.before, one.after)) is not None:
+                found[one.container_id] = both
+        return tuple(found.values())
+
+    def kept_since(self, old: Engine, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+        """As `kept`, of all whom the present policy leaves less than an older one gave them."""
+        policy, before = self._policy(), dict[ContainerId, Grant]()
+        for container_id in policy.grants:
+            had, has = old.left_cpus.held(container_id), policy.left_cpus.held(container_id)
+            if had is not None and has is not None and had.exclusive - has.exclusive:
+                before[had.container_id] = had
+        if not before:
+            return changes
+        changes = self.kept(before, changes)
+        self._await(before, old)
+        return changes
+
+    def _await(self, held_as: Iterable[ContainerId], policy: Engine) -> None:
+        """Have what was left let go once all have landed that were held so in a policy."""
+        for one in self._policy().left.keys() & dict.fromkeys(held_as):
+            members = [other for other, grant in policy.grants.items() if grant.held_as == one]
+            # Before they are sent: they may land while nobody looks.
+            self._awaited[one] = members
 
     def _sent(
         self, made: Sequence[_Made], before: Mapping[ContainerId, Grant]
@@ -108,11 +152,8 @@ class LiveMoves:
 
         `before`: what they had. All at once: what is kept is not given to others first.
         """
-        if not made:
-            return ()
         policy = self._policy()
-        moved = {one.known.id: policy.grants[one.known.id].held_as for one in made}
-        kept = policy.left_cpus.keep([before[one] for one in dict.fromkeys(moved.values())])
+        kept = policy.left_cpus.keep(before.values())
         sent = _as_they_are(policy, made)
         told = new_pinnings(kept)
         for one in made:
@@ -121,10 +162,7 @@ class LiveMoves:
                 told.pop(change.container_id, None)
         for decision in sent:
             told |= {**new_pinnings(decision.changes), decision.container_id: decision.pinning}
-        for held_as in policy.left.keys() & moved.values():
-            members = [one for one, grant in policy.grants.items() if grant.held_as == held_as]
-            # Before they are sent: they may land while nobody looks.
-            self._awaited[held_as] = members
+        self._await(before, policy)
         self._actuator.want(told)
         return sent
 

@@ -85,7 +85,10 @@ class Adjusted(Struct, frozen=True, kw_only=True):
 
 
 class Unplaceable(Struct, frozen=True):
-    """A container is to be elsewhere, by rules required during its execution, and cannot be."""
+    """A container is to be elsewhere, by rules required during its execution, and cannot be.
+
+    Or it is to be alone on cpus of its own, and another one runs there that cannot be moved.
+    """
 
     container: Container
     reason: str

@@ -372,6 +372,7 @@ class Ledger:
         """Assert every invariant by recomputing all sums from the grants."""
         self.spare_cpus.check()
         fresh = Ledger(self.tree, self._picker)
+        fresh.narrowed.hold_stuck(self.narrowed.stuck)
         for grant in (*self._pens.values(), *self._grants.values()):
             fresh.add(grant)
         for left in self._left.values():

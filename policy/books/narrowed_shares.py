@@ -6,6 +6,8 @@ taken from what these have left.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
+from functools import reduce
+from types import MappingProxyType
 from typing import Final
 
 from ...topology.sets.cpuset import CpuSet
@@ -49,6 +51,11 @@ class NarrowedShares:
         self._picks: dict[tuple[int, int], int] = {}
         """Cpus kept for sets when that was worked out last, by what was left of them and the count:
         it is worked out whenever anything is taken, mostly elsewhere."""
+        self.stuck: Mapping[ContainerId, int] = MappingProxyType({})
+        """Cpus on which the kernel runs containers that their runtime does not move: see
+        `hold_stuck`."""
+        self.stuck_cpus = 0
+        """A mask of all of them: nobody gets them for itself, whoever else shares them."""
         self._spared: Collection[ContainerId] | None = None
         """Containers that asked for no cpu and are owed one all the same; None: all such ones."""
 
@@ -67,7 +74,7 @@ class NarrowedShares:
         self._shares, self._beside, self._by_pool, self._asking = {}, {}, {}, {}
         self._sums, self._uses, self._inside, self._changes = {}, {}, {}, {}
         self._near, self._picks = {}, {}
-        self._total_milli, self._are_others, self._owed = 0, True, 0
+        self._total_milli, self._are_others, self._owed = 0, True, None
 
     def without(self, grant: Grant) -> "NarrowedShares":
         """A copy without one of them."""
@@ -84,8 +91,16 @@ class NarrowedShares:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no grant is narrowed, or needs others on certain cpus."""
-        return not (self._shares or self._beside)
+        """Whether no grant is narrowed, or needs others on certain cpus, and nobody is stuck."""
+        return not (self._shares or self._beside or self.stuck_cpus)
+
+    def hold_stuck(self, stuck: Mapping[ContainerId, int]) -> None:
+        """Owe cpus to those who share them while others run there whom no runtime takes away.
+
+        `stuck`: the cpus of each of these as the kernel has them; instead of those before.
+        """
+        self.stuck, self._owed = stuck, None
+        self.stuck_cpus = reduce(int.__or__, stuck.values(), 0)
 
     def of_pool(self, pool_id: PoolId) -> tuple[int, int]:
         """Milli-cpus of all that are narrowed in exactly a pool, and how many asked for none."""
@@ -202,14 +217,15 @@ class NarrowedShares:
         `version`: another number wherever `free` is another. O(1) where nothing changed, else
         O(sets of cpus x sets that changed).
         """
-        if not self._shares and not self._beside:
+        if not (self._shares or self._beside or self.stuck_cpus):
             return 0
         if self._owed is None or self._version != version:
             self._owed, self._version = self._kept(free), version
         return self._owed
 
     def _kept(self, free: int) -> int:
-        kept, left = 0, free
+        kept = self.stuck_cpus & free
+        left = free ^ kept
         picks: dict[tuple[int, int], int] = {}
         # The small sets first: what is kept for them is kept for those around them, too.
         for cpus, milli in self._sums_inside(self._sets()).items():

@@ -249,7 +249,7 @@ class Allocator:
             return self._change(placement, classified, look)
         self.unmet.note_displaced(one.id for one in party.others(container_id))
         relocate = partial(relocated, container_id, party, placement, self.parties)
-        return self._changed(container_id, relocate, look)
+        return self.make_change(container_id, relocate, look)
 
     def _change(
         self,
@@ -265,11 +265,12 @@ class Allocator:
         """
         container_id = placement.booking.grant.container_id
         self.homes.leave_home(placement.booking.grant, is_resized=is_resized)
-        return self._changed(container_id, partial(self._apply, placement, classified), look)
+        return self.make_change(container_id, partial(self._apply, placement, classified), look)
 
-    def _changed(
+    def make_change(
         self, container_id: ContainerId, change: Callable[[], Decision], look: RuleLook
     ) -> Decision:
+        """The decision about a container that had a place before, with all that follows from it."""
         earlier, broken = self.roster.decisions[container_id], self.unmet.names(container_id, look)
         cpus, after = self.books.presence(container_id), self.unmet.look()
         decision = self.conclude(change(), after)

@@ -27,6 +27,8 @@ KEPT: Final = "kept"
 """The criterion of a decision that leaves a running container what it had."""
 UNMET: Final = "unmet"
 """The place of problems that are rules which do not hold."""
+STUCK: Final = "stuck"
+"""The place of problems that are containers on cpus of another one, which cannot be moved."""
 _UNMET_OF: Final[Callable[["Decision"], tuple[str, ...]]] = attrgetter("unmet")
 _PROBLEMS_KNOWN: Final = 256
 """What does not hold is told again and again, at all whom it concerns."""

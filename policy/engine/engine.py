@@ -33,6 +33,7 @@ from .left_cpus import LeftCpus
 from .replacing.asked_move import ANYWHERE, AskedMove
 from .restoration import restore
 from .snapshot import Snapshot
+from .stuck_containers import StuckContainers, placed_away, resized
 from .unmet.lost_rules import UnmetNames
 from .unmet.notes import note_placement
 
@@ -100,6 +101,11 @@ class Engine:
         return LeftCpus(self._allocator)
 
     @property
+    def stuck_containers(self) -> StuckContainers:
+        """Containers that the runtime does not take off cpus, to be noted."""
+        return StuckContainers(self._allocator)
+
+    @property
     def decisions(self) -> Mapping[ContainerId, Decision]:
         """The last decision about each known container."""
         self._allocator.unmet.look_at_postponed()
@@ -160,16 +166,16 @@ class Engine:
     def create(self, container: Container) -> Decision:
         """Place a new container; its own pinning is in the decision, others' in `changes`.
 
-        An older instance of the same pod and name is released first. A refusal changes nothing
-        else.
+        An older instance of its pod and name is released first. A refusal changes nothing else.
         """
         container = self._central.completed(container)
         self._replace(container)
-        allocator = self._allocator
-        placed = allocator.place(container, allocator.know(container))
+        allocator, ledger = self._allocator, self._allocator.books.ledger
+        place = placed_away if ledger.narrowed.stuck else Allocator.place
+        placed = place(allocator, container, allocator.know(container))
         decision = allocator.conclude(placed, is_awaited=True)
         decision = allocator.roster.with_shortfall(decision)
-        return self.left_cpus.told(decision) if allocator.books.ledger.left else decision
+        return self.left_cpus.told(decision) if ledger.left else decision
 
     def adopt(self, container: Container, advice: Advice | None = None) -> Decision:
         """Take over a container that runs already and was never announced: it cannot be refused.
@@ -189,9 +195,8 @@ class Engine:
     def compact(self, container_id: ContainerId) -> bool:
         """Keep a decision's lineup packed soon, and file its container where rules find it.
 
-        And look again at containers at which rules did not hold, those that are due, and tell more
-        owners. For when nobody waits for the policy, after `note`; O(pools). Returns whether there
-        may be more to look at.
+        And look again at containers at which rules did not hold, those due, and tell more owners.
+        For when nobody waits, after `note`; O(pools). Returns whether there may be more to look at.
         """
         self._allocator.books.affinity.file()
         self._allocator.roster.pack_later(container_id)
@@ -212,8 +217,7 @@ class Engine:
 
     def prepare(self) -> None:
         """Measure for the next container what the pools have left. For when nobody waits."""
-        ledger = self._allocator.books.ledger
-        _ = ledger.room, ledger.owed
+        _ = (ledger := self._allocator.books.ledger).room, ledger.owed
 
     def end_cold_start(self, container_id: ContainerId) -> tuple[Change, ...]:
         """A container has run long enough: DRAM for it now, or once there is room. See `stop`."""
@@ -224,8 +228,7 @@ class Engine:
     def observe_memory(self, free_bytes: Mapping[int, int]) -> tuple[Change, ...]:
         """Available memory in bytes by NUMA node id, which can be had without killing anybody.
 
-        Containers under pressure get a wider set, and go back when all is calm; see
-        `Books.observe`.
+        Those under pressure get a wider set, and go back when all is calm; see `Books.observe`.
         """
         self._allocator.books.observe(free_bytes)
         return self._allocator.changes()
@@ -237,14 +240,13 @@ class Engine:
     def update(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Change what a container asks for; a refusal leaves it what it had."""
         known = self._allocator.roster.containers.get(container_id)
-        grant = self.grants.get(container_id)
-        if known is None or grant is None:
+        if known is None or container_id not in self.grants:
             refusal = Refusal(reason=f"container {container_id!r} holds no cpus to resize")
             return Decision(container_id=container_id, result=refusal)
         if resources == known.resources:
             pinning = self._allocator.books.pinner.told(container_id) or Pinning()
             return replace(self.decisions[container_id], pinning=pinning, changes=())
-        return self._allocator.resize(container_id, resources)
+        return resized(self._allocator, container_id, resources)
 
     def resize_pod(self, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
         """Another size for a pod, or a refusal that changes nothing; containers `update` by it."""
@@ -326,9 +328,8 @@ class Engine:
 
         Containers that are not in the list are forgotten. Only containers with illegal or missing
         cpus are placed, Guaranteed first, in a fixed order. The runtime's list is the truth;
-        `advice` only tells apart what looks the same there. A container with which something goes
-        wrong, or went wrong already when it was read (`unread`), is left as it runs, and does not
-        concern the others.
+        `advice` only tells apart what looks the same there. One with which something goes wrong, or
+        went wrong already when it was read (`unread`), is left as it runs, and concerns no others.
         """
         self._unread = unread
         earlier = dict(self.decisions)
@@ -346,11 +347,10 @@ class Engine:
         listed = Listed.of(map(self._central.completed, containers))
         unread = self._unread
         faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
-        self._allocator = readopted(
+        self._allocator = allocator = readopted(
             self._allocator, listed.running, advice, faults, self._interrupts
         )
         is_same_tree = self.tree.has_pools_of(earlier_tree)
-        allocator = self._allocator
         return adopted_node(allocator, listed, advice, earlier, faults, is_same_tree=is_same_tree)
 
     def reconfigured(
@@ -375,8 +375,8 @@ class Engine:
         found = self._readopt(running, before.advice(self.config), before.decisions, before.tree)
         if unmet_names is not None:
             self._allocator.unmet.lost.look_at_all(unmet_names, self._allocator.unmet.look())
-        for left in before.left.values():
-            self.left_cpus.restore(left)
+        self.left_cpus.take_over(before)
+        self.stuck_containers.take_over(before.stuck)
         changes = (changed(one.id, told.get(one.id), self.pinning(one.id)) for one in running)
         return Adopted(
             decisions=tuple(self.decisions.values()),

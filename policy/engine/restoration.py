@@ -28,6 +28,7 @@ def snapshot_of(
         grants=dict(ledger.grants),
         pens=dict(ledger.pens),
         left=dict(ledger.left),
+        stuck=ledger.narrowed.stuck,
         pod_sizes=dict(roster.pod_sizes),
         decisions=dict(roster.decisions),
         pinnings=books.pinner.all_told(),
@@ -71,6 +72,7 @@ def restore(
         books.let_count(container, classified.rules, classified.placement)
     for left in snapshot.left.values():
         books.ledger.keep_left(left)
+    books.ledger.narrowed.hold_stuck(snapshot.stuck)
     books.memory.restore(snapshot.memory)
     books.inherit(snapshot.memory_look, snapshot.due_dram)
     books.pinner.drain()

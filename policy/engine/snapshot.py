@@ -62,6 +62,8 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
     """What containers hold that are in one pen, all of them together."""
     left: Mapping[ContainerId, Grant]
     """Cpus that moved containers, and pens, have left and that are for nobody yet."""
+    stuck: Mapping[ContainerId, int]
+    """Cpus on which the kernel runs containers that their runtime does not take off, as masks."""
     pod_sizes: Mapping[str, Resources]
     """The last size of pods that were resized, by uid."""
     decisions: Mapping[ContainerId, Decision]

@@ -9,6 +9,7 @@ from ...topology.sets.cpuset import CpuSet
 from ..engine.snapshot import Snapshot
 from ..model.container import Container, ContainerId
 from ..model.pinning import Pinning
+from ..placing.judging.restriction import names_text
 
 CLEARED: Final = "another program cleared its cpuset, or made its cgroup anew"
 KUBELET_CPUS: Final = (
@@ -16,6 +17,7 @@ KUBELET_CPUS: Final = (
 )
 EVERYTHING: Final = "another program that puts containers on all cpus"
 MEMORY_ALONE: Final = "the kubelet's memory manager, or another program that sets memory nodes"
+REFUSED: Final = "nobody: its runtime refuses to update it"
 SOMEBODY: Final = "another program that sets cpusets: the kubelet, or another NRI plugin"
 
 
@@ -77,6 +79,8 @@ def _likely(
 ) -> str:
     """The program that may have changed a pinning. `exclusive`: all exclusive cpus."""
     cpus, online = kernel.cpus, snapshot.machine.online
+    if container_id in snapshot.stuck:
+        return _stuck_text(snapshot, container_id)
     if intended.cpus is None or cpus in (None, intended.cpus):
         return MEMORY_ALONE if kernel.mems else CLEARED
     if not cpus:
@@ -87,3 +91,14 @@ def _likely(
     if is_shared and cpus >= online - exclusive - snapshot.supply.reserved:
         return KUBELET_CPUS
     return SOMEBODY
+
+
+def _stuck_text(snapshot: Snapshot, container_id: ContainerId) -> str:
+    """The fault of a runtime with one container, and the others who are not alone for it."""
+    cpus = CpuSet(snapshot.stuck[container_id])
+    owners = [
+        snapshot.containers[one]
+        for one, grant in snapshot.grants.items()
+        if one != container_id and grant.exclusive & cpus
+    ]
+    return f"{REFUSED}; it runs on cpus of {names_text(owners)}" if owners else REFUSED

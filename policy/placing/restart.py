@@ -65,6 +65,9 @@ class RestartPlacer:
         """
         placer = self._placer
         found = None
+        if last is not None and last.grant.exclusive.mask & self._ledger.narrowed.stuck_cpus:
+            # Another one is there that cannot be moved: as a newcomer, as long as there are others.
+            last = None
         if last is not None:
             short = self._again_less(request, last, judgement) if last.is_awaited else None
             found = short or self._again(request, last, judgement)

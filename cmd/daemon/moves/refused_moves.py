@@ -10,8 +10,10 @@ from ....nri.dispatch.report import Decided, Happening, Released, Unapplied
 from ....policy.engine.advice import Advice
 from ....policy.engine.decision import KEPT
 from ....policy.engine.engine import Engine
+from ....policy.engine.left_cpus import PenBefore
 from ....policy.engine.replacing.asked_move import REPLACED
 from ....policy.model.container import ContainerId, ContainerState
+from ....policy.model.grant import Grant
 from ....policy.model.move_purpose import MovePurpose
 from ....policy.model.pinning import Pinning, new_pinnings
 from ....topology.sets.cpuset import NO_CPUS
@@ -39,6 +41,8 @@ class RefusedMoves:
         self._plugin: Front | None = None
         self._told: Callable[[ContainerId, str], None] | None = None
         self._before: dict[ContainerId, _Before] = {}
+        self._pens: dict[ContainerId, PenBefore] = {}
+        """Pens before they were moved, until they have landed."""
 
     def start(self, plugin: Front, told: Callable[[ContainerId, str], None]) -> None:
         """Moves are taken back in the policy of `plugin` from here on.
@@ -49,6 +53,14 @@ class RefusedMoves:
 
     def note(self, container_id: ContainerId, policy: Engine) -> None:
         """Note the place of a container that is about to be moved. In the policy's turn."""
+        pen = policy.left_cpus.pen_before(container_id)
+        self._pens = {one: had for one, had in self._pens.items() if one in policy.left}
+        if pen is not None:
+            self._pens[pen.pen.container_id] = pen
+        for one in (container_id,) if pen is None else pen.members:
+            self._note(one, policy)
+
+    def _note(self, container_id: ContainerId, policy: Engine) -> None:
         pinning, grant = policy.pinning(container_id), policy.grants.get(container_id)
         if pinning is not None and grant is not None:
             advice = Advice.of(grant, policy.tree.pools[grant.pool_id])
@@ -74,9 +86,11 @@ class RefusedMoves:
         decision = policy.decisions.get(container_id)
         if container is None or grant is None or decision is None:
             return
+        if grant.pen is not None:
+            self._take_pen_back(plugin, refused, grant.pen)
+            return
         is_move = decision.decided_by in _MOVES and refused.wanted == policy.pinning(container_id)
-        # Those of a pen cannot be told from each other by their cpus.
-        if not is_move or grant.pen is not None or not _are_free(had, container_id, policy):
+        if not is_move or not _are_free(had, container_id, policy):
             return
         found = had.pinning
         there = replace(container, cpus=found.cpus, mems=found.mems, state=ContainerState.RUNNING)
@@ -94,6 +108,30 @@ class RefusedMoves:
         plugin.owner.afterwards(tell)
         if is_back and self._told is not None:
             self._told(container_id, refused.error)
+
+    def _take_pen_back(self, plugin: Front, refused: Unapplied, pen_id: ContainerId) -> None:
+        """Have all that are in a pen stay where one of them stays."""
+        policy, container_id = plugin.events.policy, refused.container_id
+        had, moves = self._pens.get(pen_id), plugin.events.moves
+        is_on_its_way = pen_id in policy.left and refused.wanted == policy.pinning(container_id)
+        if had is None or not is_on_its_way:
+            return
+        lent = moves.lent([container_id])
+        kept = policy.left_cpus.take_back(container_id, had)
+        is_back = isinstance(kept.result, Grant)
+        changes = moves.kept(lent, kept.changes if is_back else ())
+        plugin.actuator.want(new_pinnings(changes))
+        if not is_back:
+            return
+        del self._pens[pen_id]
+        pinnings = {one: policy.pinning(one) or Pinning() for one in had.members}
+        plugin.actuator.want(pinnings, is_likely=True)
+        container = policy.containers[container_id]
+        told = Decided(event="return", container=container, decision=kept)
+        plugin.owner.afterwards(lambda: plugin.events.report(told))
+        if self._told is not None:
+            for one in had.members:
+                self._told(one, refused.error)
 
 
 def _are_free(had: _Before, container_id: ContainerId, policy: Engine) -> bool:

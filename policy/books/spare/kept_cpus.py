@@ -29,6 +29,7 @@ class KeptCpus:
     def __init__(self, free: int, shares: Mapping[int, int], asking: Mapping[int, int]) -> None:
         """`shares`: milli-cpus by set of cpus. `asking`: how many need one cpu of a set."""
         self.spare: int = free
+        self.fixed: int = 0  # A mask of cpus that serve shares alone: they are never spared.
         self.short_milli: int = 0
         """What does not fit anywhere."""
         self._kept: int = 0
@@ -137,7 +138,7 @@ class KeptCpus:
         Those that are kept are spared where shares can move on to others. `or_fewer`: as many as
         there are where there are not so many; else some.
         """
-        cpus &= self.spare | self._kept
+        cpus &= (self.spare | self._kept) & ~self.fixed
         found = cpus & self.spare
         if found.bit_count() >= count or cpus.bit_count() < count or self._effort > _EFFORT_MAX:
             return found

@@ -56,7 +56,7 @@ class SpareCpus:
     @property
     def sure(self) -> int:
         """A mask of cpus that may be taken all at once. O(sets of cpus) when first asked."""
-        return self._keeping.spare
+        return self._keeping.spare & ~self._promised.narrowed.stuck_cpus
 
     @property
     def are_kept(self) -> bool:
@@ -117,6 +117,7 @@ class SpareCpus:
     def restart(self) -> None:
         """Choose anew which cpus are kept, whatever was asked before."""
         self._kept = self._origin = None
+        self._version += 1
         self._changes, self._found, self._short, self._granted = [], {}, {}, {}
 
     def resume(self, origin: "SpareCpus | None") -> None:
@@ -205,10 +206,9 @@ class SpareCpus:
 
     def _taken_first(self, cpus: int, count: int, milli: int) -> tuple[int, bool]:
         """The cpus taken before a share gets so much; or whether it does beside any of them."""
-        keeping = self._keeping
-        if 1000 * ((cpus & keeping.spare).bit_count() - count) >= milli:
+        if 1000 * ((cpus & self.sure).bit_count() - count) >= milli:
             return 0, True
-        return lowest_bits(keeping.spared(cpus, count), count), False
+        return lowest_bits(self._keeping.spared(cpus, count), count), False
 
     def grantable_beside(self, own: int, cpus: int, milli: int) -> int:
         """Milli-cpus up to so many that a share of some cpus may get beside these very ones."""
@@ -286,4 +286,6 @@ class SpareCpus:
                 shares[cpus] = shares.get(cpus, 0) + milli
             if count > 0:
                 asking[cpus] = asking.get(cpus, 0) + count
-        return KeptCpus(free[-1], shares, asking)
+        found = KeptCpus(free[-1], shares, asking)
+        found.fixed = narrowed.stuck_cpus
+        return found

@@ -24,7 +24,7 @@ from pinfold.nri.dispatch.report import (
     Updated,
 )
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.engine.decision import Decision, with_unmet
+from pinfold.policy.engine.decision import STUCK, Decision, with_unmet
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.grant import Grant, PoolId, Refusal
@@ -89,6 +89,23 @@ DECISION = Decision(
                 ' request="0m of CPU" refused="no room"',
             ],
             id="problems and refusals stand out",
+        ),
+        pytest.param(
+            Decided(
+                event="create",
+                container=CONTAINER,
+                decision=Decision(
+                    container_id=ID,
+                    result=Refusal(reason="no room"),
+                    problems=(Problem(where=STUCK, what="another one is there", fix="stop it"),),
+                ),
+            ),
+            [
+                "WARNING stuck: another one is there — stop it; at default/web/nginx",
+                "ERROR event=create pod=default/web container=nginx id=c1"
+                ' request="0m of CPU" refused="no room"',
+            ],
+            id="who is not alone on its own cpus is named",
         ),
         pytest.param(
             Unsupported("scheduling class 'fast': not here"),

@@ -10,7 +10,19 @@ from pinfold.policy.model.container import Container, ContainerState
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.pinning import new_pinnings
 from pinfold.topology.sets.cpuset import CpuSet
-from tests.unit.policy.engine.ruled_pods import container_of, cpus, engine_of, placed, reason
+from tests.unit.policy.engine.ruled_pods import (
+    GIB,
+    container_of,
+    cpus,
+    engine_of,
+    near,
+    placed,
+    reason,
+    term,
+)
+from tests.unit.policy.engine.test_penning import container as inside
+from tests.unit.policy.engine.test_penning import pod as pod_of
+from tests.unit.policy.engine.test_penning import whole
 
 THREE_NODES = "socket:1 numa:3 core:4 mem:4G"
 """0 (reserved) to 3, 4 to 7, 8 to 11."""
@@ -168,3 +180,38 @@ def test_nothing_changes_where_nobody_had_left_anything(ids: list[str]) -> None:
     owner = moved(engine)
     assert engine.left_cpus.let_go([owner.id.__class__(one) for one in ids]) == ()
     assert list(engine.left) == [owner.id]
+
+
+def test_a_refusal_names_them_only_where_they_would_help() -> None:
+    engine = engine_of("socket:1 numa:3 core:4 mem:1G")
+    moved(engine)
+    wide = container_of("wide", 9)
+    assert "have left" not in reason(engine.create(wide))
+    assert "has left" not in reason(engine.create(container_of("wider", 5)))
+    greedy = container_of("greedy", 1)
+    limit = replace(greedy.resources, memory_limit_bytes=64 * GIB, memory_request_bytes=64 * GIB)
+    assert "has left" not in reason(engine.create(replace(greedy, resources=limit)))
+    shy = container_of("shy", 1, near(term("numa", "nobody")), fails=True)
+    assert "has left" not in reason(engine.create(shy))
+    assert "has left" in reason(engine.create(container_of("fits", 4)))
+    engine.check()
+    assert list(map(str, [one.exclusive for one in engine.left.values()])) == ["4-7"]
+
+
+def test_a_refusal_tells_of_a_pen_that_is_none_any_more() -> None:
+    annotations = {"pod-pool.pinfold.dev": "true"}
+    rule = {"name": "pens", "match": {"pods": ["p"]}, "annotations": annotations}
+    engine = engine_of(THREE_NODES, rules=[rule])
+    both = [inside(pod_of(None), name, whole(1)) for name in "ab"]
+    for one in both:
+        placed(engine, one)
+    pen = engine.left_cpus.held(both[0].id)
+    assert pen is not None
+    assert (pen.is_pen, str(pen.exclusive)) == (True, "4-5")
+    engine, _ = engine.reconfigured(config_from_values({"reservedResources": {"cpu": "cpuset:4"}}))
+    assert engine.grants[both[0].id].pen is None
+    engine.left_cpus.keep([pen])
+    assert {one: str(left.exclusive) for one, left in engine.left.items()} == {"pod p": "5"}
+    decisions = [engine.create(container_of(f"new-{number}", 3)) for number in range(4)]
+    told = reason(decisions[-1])
+    assert told.endswith("cpus 5 are free once those who were there have left them")

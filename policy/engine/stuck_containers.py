@@ -1,0 +1,162 @@
+"""Stuck containers: their runtime refuses updates of them, so the kernel runs them where it did.
+
+Whoever got a cpu there for itself would share it, and gets others as long as there are any. Where
+there are none it is told so, and not refused: one container's fault would keep all others out.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from ...topology.sets.cpuset import CpuSet
+from ..model.container import Container, ContainerId, Resources
+from ..model.grant import Grant, Refusal
+from ..model.request import Request
+from ..placing.classifier import Classified
+from ..placing.judging.restriction import names_text
+from ..text.errors import Problem
+from .allocator import Allocator
+from .decision import STUCK, Decision
+
+
+class StuckContainers:
+    """The stuck containers, as the books of an allocator keep their cpus from newcomers."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self._allocator = allocator
+
+    @property
+    def cpus(self) -> Mapping[ContainerId, int]:
+        """Masks of the cpus on which the kernel runs each of them."""
+        return self._allocator.books.ledger.narrowed.stuck
+
+    def note(self, stuck: Mapping[ContainerId, CpuSet]) -> Sequence[ContainerId]:
+        """Containers are stuck on these cpus, as the kernel has them, and no others are.
+
+        Returns those whose own cpus they are on, if that was not told of them before. O(grants).
+        """
+        grants = self._allocator.books.ledger.grants
+        masks = {one: cpus.mask for one, cpus in stuck.items() if one in grants}
+        return () if masks == self.cpus else self.take_over(masks)
+
+    def take_over(self, stuck: Mapping[ContainerId, int]) -> Sequence[ContainerId]:
+        """Containers are stuck as an older engine knew; returns the same as `note`. O(grants)."""
+        if not (stuck or self.cpus):
+            return ()
+        self.hold(stuck)
+        ledger, decisions = self._allocator.books.ledger, self._allocator.roster.decisions
+        found: list[ContainerId] = []
+        for container_id in ledger.grants:
+            decision, new = decisions[container_id], self._problem(container_id)
+            if (told := _problem_of(decision)) != new:
+                decisions[container_id] = _with_problem(decision, new)
+                if told is None:
+                    found.append(container_id)
+        return found
+
+    def told(self, decision: Decision) -> Decision:
+        """The decision, with who is stuck on the cpus that its container has for itself."""
+        is_granted = isinstance(decision.result, Grant)
+        problem = self._problem(decision.container_id) if is_granted else None
+        return decision if problem is None else _with_problem(decision, problem)
+
+    def hold_but(self, container_id: ContainerId) -> None:
+        """Keep the cpus of all but one from newcomers, and of none that holds nothing any more."""
+        grants = self._allocator.books.ledger.grants
+        kept = {one: cpus for one, cpus in self.cpus.items() if one in grants}
+        kept.pop(container_id, None)
+        self.hold(kept)
+
+    def hold(self, stuck: Mapping[ContainerId, int]) -> None:
+        """Keep from newcomers the cpus of these alone, without telling anybody of it."""
+        ledger = self._allocator.books.ledger
+        if stuck != ledger.narrowed.stuck:
+            ledger.narrowed.hold_stuck(stuck)
+            ledger.spare_cpus.restart()
+
+    def _problem(self, container_id: ContainerId) -> Problem | None:
+        allocator = self._allocator
+        ledger, known = allocator.books.ledger, allocator.roster.containers
+        if container_id not in ledger.grants:
+            return None
+        grant = ledger.counted(container_id)
+        own, insiders = grant.exclusive.mask, {container_id, *ledger.members(grant.container_id)}
+        stuck = {one: own & cpus for one, cpus in self.cpus.items() if one not in insiders}
+        owners = [known[one] for one, cpus in stuck.items() if cpus and one in ledger.grants]
+        if not owners:
+            return None
+        cpus = CpuSet(0)
+        for one in owners:
+            cpus |= CpuSet(stuck[one.id])
+        them = "them" if len(owners) > 1 else "it"
+        return Problem(
+            where=STUCK,
+            what=f"cpus {cpus} of its own are also run on by {names_text(owners)}: "
+            f"the runtime refuses to take {them} off",
+            fix=f"read the 'error' of its event=not-applied, or stop {them}",
+            container=known[container_id].name,
+            is_advice=True,
+        )
+
+
+def placed_away(allocator: Allocator, container: Container, classified: Classified) -> Decision:
+    """The decision about a new container, away from all that are stuck if there is such a place."""
+
+    def place() -> Decision:
+        if container.id not in allocator.books.affinity:
+            # A refusal has withdrawn its rules.
+            allocator.books.let_count(container, classified.rules, classified.placement)
+        return allocator.place(container, classified)
+
+    return _decided_away(allocator, container.id, place, classified.request)
+
+
+def resized(allocator: Allocator, container_id: ContainerId, resources: Resources) -> Decision:
+    """The decision about other resources for a container, as for a new one."""
+    resize = partial(allocator.resize, container_id, resources)
+    if not allocator.books.ledger.narrowed.stuck:
+        return resize()
+    decision = _decided_away(allocator, container_id, resize)
+    if isinstance(decision.result, Grant):
+        allocator.roster.decisions[container_id] = decision
+    return decision
+
+
+def _decided_away(
+    allocator: Allocator,
+    container_id: ContainerId,
+    decide: Callable[[], Decision],
+    request: Request | None = None,
+) -> Decision:
+    """`request`: what is asked for, if it is known beforehand."""
+    stuck, ledger = StuckContainers(allocator), allocator.books.ledger
+    before = stuck.cpus
+    try:
+        # Where it runs itself, stuck or not, nobody else need be kept from.
+        stuck.hold_but(container_id)
+        if request is not None and request.fallback is None:
+            clear = ledger.free_sharable[-1] & ~ledger.narrowed.stuck_cpus
+            if request.exclusive > (clear | ledger.free_isolated[-1]).bit_count():
+                # On a large machine it takes long to find that there is no other place.
+                stuck.hold({})
+        decision = decide()
+        if isinstance(decision.result, Refusal) and stuck.cpus:
+            stuck.hold({})
+            decision = decide()
+    finally:
+        stuck.hold(before)
+    return stuck.told(decision)
+
+
+def _problem_of(decision: Decision) -> Problem | None:
+    return next((one for one in decision.problems if one.where == STUCK), None)
+
+
+def _with_problem(decision: Decision, problem: Problem | None) -> Decision:
+    former = _problem_of(decision)
+    others = tuple(one for one in decision.problems if one.where != STUCK)
+    own = "" if former is not None and decision.degraded == former.what else decision.degraded
+    if problem is None:
+        return replace(decision, problems=others, degraded=own)
+    return replace(decision, problems=(*others, problem), degraded=own or problem.what)

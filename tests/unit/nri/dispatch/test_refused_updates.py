@@ -1,0 +1,110 @@
+"""Refused updates: newcomers get cpus of their own where nobody is stuck whom they know of."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from pinfold.nri.dispatch.report import Unplaceable
+from pinfold.policy.model.container import Container
+from pinfold.topology.sets.cpuset import NO_CPUS
+from tests.unit.nri.dispatch.test_live_moves import LiveNode, in_node
+from tests.unit.policy.engine.ruled_pods import container_of
+
+
+@pytest.fixture(name="node")
+def fixture_node() -> Iterator[LiveNode]:
+    node = LiveNode()
+    yield node
+    node.end()
+
+
+def refusing(node: LiveNode) -> Container:
+    """A container on the shared cpus of node 1 whose runtime refuses all updates of it."""
+    sharer = container_of("sharer", 0.5, annotations=in_node(1))
+    node.run(sharer)
+    node.refused.add(sharer.id)
+    return sharer
+
+
+def told(node: LiveNode, container: Container) -> list[str]:
+    problems = node.events.policy.decisions[container.id].problems
+    return [one.what for one in problems if one.where == "stuck"]
+
+
+def stuck(node: LiveNode) -> list[str]:
+    return [*node.events.policy.stuck_containers.cpus]
+
+
+def test_nobody_is_put_where_a_refused_container_still_runs(node: LiveNode) -> None:
+    sharer = refusing(node)
+    node.run(first := container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: stuck(node))
+    here = node.kernel[sharer.id].cpus or NO_CPUS
+    assert str(here) == "4-7"
+    others = [container_of(f"new-{number}", 2) for number in range(5)]
+    node.run(*others)
+    assert all((node.kernel[one.id].cpus or NO_CPUS).isdisjoint(here) for one in others)
+    assert not any(told(node, one) for one in others)
+    assert len(told(node, first)) == 1
+    (report,) = [one for one in node.happenings if isinstance(one, Unplaceable)]
+    assert report.container.id == first.id
+    assert "also run on by default/sharer/main" in report.reason
+
+
+def test_where_there_are_no_others_a_newcomer_has_them_and_is_told(node: LiveNode) -> None:
+    refusing(node)
+    node.run(container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: stuck(node))
+    node.run(*(container_of(f"plug-{n}", 4 - (not n), annotations=in_node(n)) for n in (0, 2, 3)))
+    last = container_of("last", 2)
+    node.run(last)
+    assert len(told(node, last)) == 1
+
+
+def test_it_is_over_once_the_runtime_makes_the_update(node: LiveNode) -> None:
+    sharer = refusing(node)
+    node.run(first := container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: stuck(node))
+    node.refused.clear()
+    node.wait(lambda: not stuck(node))
+    assert told(node, first) == []
+    assert node.kernel[sharer.id] == node.events.policy.pinning(sharer.id)
+
+
+def test_it_is_over_once_the_container_ends(node: LiveNode) -> None:
+    sharer = refusing(node)
+    node.run(first := container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: stuck(node))
+    node.owner.ask("stop", lambda: node.events.stop(sharer.id))
+    node.wait(lambda: not stuck(node))
+    assert told(node, first) == []
+
+
+def test_an_update_that_is_on_its_way_is_no_refusal(node: LiveNode) -> None:
+    node.run(container_of("sharer", 0.5, annotations=in_node(1)))
+    node.answers.clear()
+    node.run(container_of("first", 1, annotations=in_node(1)))
+    node.run(second := container_of("second", 1, annotations=in_node(1)))
+    assert str(node.cpus(second)) in ("4", "5", "6", "7")
+    assert stuck(node) == []
+
+
+def test_one_that_lost_an_update_once_is_not_refused(node: LiveNode) -> None:
+    sharer = container_of("sharer", 0.5, annotations=in_node(1))
+    node.run(sharer)
+    before = node.kernel[sharer.id]
+    node.run(container_of("first", 1, annotations=in_node(1)))
+    assert node.actuator.settle(10.0)
+    node.kernel[sharer.id] = before
+    node.actuator.doubt([sharer.id])
+    assert node.actuator.settle(10.0)
+    assert stuck(node) == []
+    assert not [one for one in node.happenings if isinstance(one, Unplaceable)]
+
+
+def test_a_list_of_all_that_runs_forgets_none(node: LiveNode) -> None:
+    sharer = refusing(node)
+    node.run(container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: stuck(node))
+    node.owner.ask("renew", node.synchronize)
+    node.wait(lambda: stuck(node) == [sharer.id])
