@@ -47,6 +47,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     """The cpus that were not reserved then, nor kept from containers; None: as they are now."""
     reserved: CpuSet | None = None
     """The cpus that were reserved then; None: as they are now."""
+    cpu_request_milli: int | None = None
+    """What it asked for then; None: not known."""
     beside: tuple[CpuSet, ...] | None = None
     """Cpus kept shared for it, or its pen; None: not known, or under another configuration."""
 
@@ -62,10 +64,11 @@ class Advice(Struct, frozen=True, kw_only=True):
         reserved: CpuSet | None = None,
         beside: tuple[CpuSet, ...] | None = None,
         pen: CpuSet = NO_CPUS,
+        cpu_request_milli: int | None = None,
     ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules.
 
-        `pen`: the cpus of its pen.
+        `pen`: the cpus of its pen. `cpu_request_milli`: what its container asks for.
         """
         told = tuple(unmet)
         remembered = tuple(_within_bounds(told))
@@ -80,6 +83,7 @@ class Advice(Struct, frozen=True, kw_only=True):
             is_penned=grant.pen is not None,
             rest=grant.rest,
             pen=pen,
+            cpu_request_milli=cpu_request_milli,
             pod_size=pod_size,
             labels=labels,
             usable=usable,
@@ -106,6 +110,16 @@ class Advice(Struct, frozen=True, kw_only=True):
         if self.within is None or not cpus or not cpus <= withdrawn:
             return self
         return structs.replace(self, within=self.within - withdrawn or None)
+
+    def is_disproved(self, cpus: CpuSet, picker: CpuPicker) -> bool:
+        """Whether a container runs on none of the cpus that it, or its pen, had for itself.
+
+        It was moved since, or has others since it restarted.
+        """
+        if self.is_penned:
+            return cpus.isdisjoint(self.exclusive | self.rest)
+        # A shared thread of the same core may hide its own one.
+        return not picker.cores.covering(cpus.mask) & self.exclusive.mask
 
     def explains(self, cpus: CpuSet, request: Request, picker: CpuPicker) -> bool:
         """Whether a container with these exclusive cpus may have this cpuset."""
