@@ -113,6 +113,8 @@ def _explained(
         request = structs.replace(request, cpu_type=CpuType.NORMAL)
     if advice is not None:
         request = _as_before(request, cpus, advice, picker, root.isolated)
+    elif cpus <= root.isolated and not cpus.mask & others:
+        request = _alone_on(len(cpus), request)
     sharable = CpuSet(ledger.free_sharable[root.id])
     free = sharable | CpuSet(ledger.free_isolated[root.id])
     own = NO_CPUS
@@ -263,6 +265,17 @@ def _as_before(
         # Nobody shares those: it has got more of them since.
         return request
     return before if advice.explains(cpus, before, picker) else request
+
+
+def _alone_on(count: int, request: Request) -> Request:
+    """The request of a container that runs on so many isolated cpus, and nobody else does.
+
+    Nobody is ever given a share of those. Where it asks for as many it came before a configuration
+    that prefers shared cpus.
+    """
+    if request.exclusive or request.total_milli != 1000 * count:
+        return request
+    return structs.replace(request, exclusive=count, shared_milli=0)
 
 
 def _exclusive_part(
