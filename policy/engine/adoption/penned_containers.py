@@ -141,12 +141,14 @@ def _known(
     """
     hints = [advice[one.id] for one in pinned if one.id in advice]
     run = _union([cpus_with_hidden(one, books, roster) for one in pinned])
-    # Of the others that are remembered none was on its cpus then.
-    is_smaller = bool(_union([one.pen for one in hints]) & CpuSet(penned.given) - run)
-    if all(hint.exclusive for hint in hints) and not is_smaller:
+    whole, given = _union([one.pen for one in hints]), CpuSet(penned.given)
+    if whole & given - run:
+        # Of the others that are remembered none was on its cpus then.
+        return [replace(one, rest=one.rest & run, pen=one.pen & run) for one in hints]
+    if all(hint.exclusive for hint in hints):
         return hints
-    left = run if is_smaller else run | books.tree.root.cpus - CpuSet(penned.others)
-    return [replace(one, rest=one.rest & run, pen=one.pen & left) for one in hints]
+    gone = (_union([one.rest for one in hints]) - run) & CpuSet(penned.others)
+    return [replace(one, rest=one.rest & run, pen=one.pen - gone) for one in hints]
 
 
 def _enter(

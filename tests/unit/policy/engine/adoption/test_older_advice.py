@@ -197,3 +197,14 @@ def test_who_was_resized_while_nobody_looked_keeps_the_cpu_that_was_its_own() ->
     engine = Engine(NODES, CONFIG)
     assert engine.synchronize([mixed], {mixed.id: advice("NUMA node #1", "6", 1500)}).changes == ()
     assert str(engine.grants[mixed.id].exclusive) == "6"
+
+
+def test_a_pod_keeps_the_slice_of_who_is_gone_though_a_stranger_began_there() -> None:
+    """What others of it share tells nothing about a slice."""
+    left = running("left", "6-7", 4000, POD_POOL, "one", 4)
+    stranger = running("stranger", "4-5", 500)
+    engine = Engine(NODES, CONFIG)
+    adopted = engine.synchronize([left, stranger], {left.id: penned(NODE, "6-7", pen="4-7")})
+    assert [str(pen.exclusive) for pen in engine.snapshot().pens.values()] == ["4-7"]
+    assert stranger.id in {one.container_id for one in adopted.changes}
+    engine.check()
