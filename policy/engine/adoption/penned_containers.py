@@ -147,8 +147,8 @@ def _known(
         return [replace(one, rest=one.rest & run, pen=one.pen & run) for one in hints]
     if all(hint.exclusive for hint in hints):
         return hints
-    gone = (_union([one.rest for one in hints]) - run) & CpuSet(penned.others)
-    return [replace(one, rest=one.rest & run, pen=one.pen - gone) for one in hints]
+    # What it asks for it has all the same: who was left alone in it is told with the next event.
+    return [replace(one, rest=one.rest & run) for one in hints]
 
 
 def _enter(
