@@ -102,14 +102,24 @@ class Advice(Struct, frozen=True, kw_only=True):
         return NO_CPUS if self.usable is None else self.usable - usable
 
     def where(self, usable: CpuSet, cpus: CpuSet | None) -> "Advice":
-        """The advice for who has some cpus: on others as soon as none of them is usable any more.
+        """The advice for who has some cpus, without those that are not usable any more.
 
-        Who was on reserved ones before, as rules left it these, stays.
+        On others as soon as none of them is. Who was on reserved ones before, as rules left it
+        these, stays.
         """
         withdrawn = self.withdrawn(usable)
-        if self.within is None or not cpus or not cpus <= withdrawn:
+        if not withdrawn:
             return self
-        return structs.replace(self, within=self.within - withdrawn or None)
+        own = self.exclusive - withdrawn or self.exclusive
+        rest = self.rest - withdrawn or self.rest
+        if self.is_penned and own != self.exclusive:
+            # Less than a slice is shared with all others of its pen.
+            own, rest = NO_CPUS, rest | own
+        pen = self.pen - withdrawn or self.pen
+        left = structs.replace(self, exclusive=own, rest=rest, pen=pen)
+        if self.within is None or not cpus or not cpus <= withdrawn:
+            return left
+        return structs.replace(left, within=self.within - withdrawn or None)
 
     def is_disproved(self, cpus: CpuSet, picker: CpuPicker) -> bool:
         """Whether a container runs on none of the cpus that it, or its pen, had for itself.
