@@ -1,6 +1,6 @@
 """Pens of containers that run already: read off the cpus on which their containers run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,8 +41,12 @@ def find_penned(
     requests: Mapping[ContainerId, Request],
     advice: Mapping[ContainerId, Advice],
     penning: Penning,
+    remembered: Collection[ContainerId],
 ) -> tuple[PennedContainers, ...]:
-    """Containers of a list that belong in pens, by pen. O(containers x pens)."""
+    """Containers of a list that belong in pens, by pen. O(containers x pens).
+
+    `remembered`: all that are, also those whose advice is not believed.
+    """
     by_pod: dict[PodId, list[Container]] = {}
     found: dict[PenName, list[Container]] = {}
     for one in running:
@@ -70,7 +74,7 @@ def find_penned(
     for name, inside in found.items():
         ids = {one.id for one in inside}
         others = [one for one in running if one.id not in ids]
-        told = [one for one in others if one.id in advice]
+        told = [one for one in others if one.id in remembered]
         groups.append(
             PennedContainers(
                 name=name,

@@ -140,6 +140,20 @@ CASES = [
     ),
     pytest.param(
         (
+            running("first", "6-7", 500, GROUP),
+            running("second", "6-7", 500, GROUP),
+            running("moved", "4-7", 500),
+        ),
+        {
+            "first": penned(NODE, "5"),
+            "second": penned(NODE, "5"),
+            "moved": advice(OTHER, "8"),
+        },
+        {},
+        id="a group and another that share cpus by now, and had their own",
+    ),
+    pytest.param(
+        (
             running("first", "4-5", 1000, pod="one", size=2),
             running("since", "4-5", 2000, pod="one", size=2),
             running("shared", "6-7", 500),
