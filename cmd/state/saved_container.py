@@ -128,6 +128,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             labels=labels if self.first_labels is None else self.first_labels,
             usable=usable,
             reserved=reserved,
+            cpu_request_milli=self.resources.cpu_request_milli,
             beside=tuple(map(CpuSet.parse, self.beside)) if knows_beside else None,
         )
 

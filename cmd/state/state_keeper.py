@@ -1,4 +1,4 @@
-"""Saves the state soon after something happened, in a thread of its own."""
+"""Saves the state as soon as something happened, in a thread of its own, and not too often."""
 
 import logging
 import os
@@ -23,8 +23,10 @@ from .state_file import StateFile
 from .state_folder import StateFolderError, claim_folder
 
 _PAUSE_SECONDS: Final = 0.95
-"""And until then it takes a moment to be told. A crash may cost, of the last second, what the cpus
-in the runtime's list do not tell."""
+"""At least so long between two savings, however much happens: a crash may cost, of the last second,
+what the cpus in the runtime's list do not tell."""
+_GATHERING_SECONDS: Final = 0.03
+"""What happens after a while of quiet is saved so soon: a pod's next container may be in it."""
 _PAUSES: Final = 250
 """A pause is so many times as long as the saving before it took: 0.4 % of a processor, and a state
 every two seconds on a node with a thousand containers that come and go."""
@@ -60,7 +62,8 @@ class StateKeeper:
         self._states = SavedStates()
         self._file = StateFile(folder, log)
         self._complaint = ""
-        self._cost_seconds = 0.0
+        self._free_from = 0.0
+        """On the monotonic clock, when the pause after the last saving is over."""
         self._thread: threading.Thread | None = None
 
     def __call__(self, happening: Happening) -> None:
@@ -96,8 +99,9 @@ class StateKeeper:
         while not is_last:
             has_failed = bool(self._complaint)
             self._is_changed.wait(self._again_seconds if has_failed else None)
-            # Many containers start at once: one file for all of them.
-            self._is_stopping.wait(max(self._pause_seconds, _PAUSES * self._cost_seconds))
+            # Many containers start at once: one file for the first ones, and one for all others.
+            gathering = min(_GATHERING_SECONDS, self._pause_seconds)
+            self._is_stopping.wait(max(gathering, self._free_from - time.monotonic()))
             # In this order: an end that comes in between is seen, or sets the event anew.
             self._is_changed.clear()
             is_last = self._is_stopping.is_set()
@@ -110,7 +114,9 @@ class StateKeeper:
                     # Whatever cannot be saved of one moment, the next one may be.
                     self._complaint = f"{self._folder}: a fault of ours — the state is not saved"
                     self._log.exception("%s", self._complaint)
-                self._cost_seconds = time.thread_time() - begun
+                cost_seconds = time.thread_time() - begun
+                pause = max(self._pause_seconds, _PAUSES * cost_seconds)
+                self._free_from = time.monotonic() + pause
 
     def _save(self, plugin: Front) -> None:
         try:

@@ -47,6 +47,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     """The cpus that were not reserved then, nor kept from containers; None: as they are now."""
     reserved: CpuSet | None = None
     """The cpus that were reserved then; None: as they are now."""
+    cpu_request_milli: int | None = None
+    """What it asked for then; None: not known."""
     beside: tuple[CpuSet, ...] | None = None
     """Cpus kept shared for it, or its pen; None: not known, or under another configuration."""
 
@@ -62,10 +64,11 @@ class Advice(Struct, frozen=True, kw_only=True):
         reserved: CpuSet | None = None,
         beside: tuple[CpuSet, ...] | None = None,
         pen: CpuSet = NO_CPUS,
+        cpu_request_milli: int | None = None,
     ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules.
 
-        `pen`: the cpus of its pen.
+        `pen`: the cpus of its pen. `cpu_request_milli`: what its container asks for.
         """
         told = tuple(unmet)
         remembered = tuple(_within_bounds(told))
@@ -80,6 +83,7 @@ class Advice(Struct, frozen=True, kw_only=True):
             is_penned=grant.pen is not None,
             rest=grant.rest,
             pen=pen,
+            cpu_request_milli=cpu_request_milli,
             pod_size=pod_size,
             labels=labels,
             usable=usable,
@@ -98,14 +102,34 @@ class Advice(Struct, frozen=True, kw_only=True):
         return NO_CPUS if self.usable is None else self.usable - usable
 
     def where(self, usable: CpuSet, cpus: CpuSet | None) -> "Advice":
-        """The advice for who has some cpus: on others as soon as none of them is usable any more.
+        """The advice for who has some cpus, without those that are not usable any more.
 
-        Who was on reserved ones before, as rules left it these, stays.
+        On others as soon as none of them is. Who was on reserved ones before, as rules left it
+        these, stays.
         """
         withdrawn = self.withdrawn(usable)
-        if self.within is None or not cpus or not cpus <= withdrawn:
+        if not withdrawn:
             return self
-        return structs.replace(self, within=self.within - withdrawn or None)
+        own = self.exclusive - withdrawn or self.exclusive
+        rest = self.rest - withdrawn or self.rest
+        if self.is_penned and own != self.exclusive:
+            # Less than a slice is shared with all others of its pen.
+            own, rest = NO_CPUS, rest | own
+        pen = self.pen - withdrawn or self.pen
+        left = structs.replace(self, exclusive=own, rest=rest, pen=pen)
+        if self.within is None or not cpus or not cpus <= withdrawn:
+            return left
+        return structs.replace(left, within=self.within - withdrawn or None)
+
+    def is_disproved(self, cpus: CpuSet, picker: CpuPicker) -> bool:
+        """Whether a container runs on none of the cpus that it, or its pen, had for itself.
+
+        It was moved since, or has others since it restarted.
+        """
+        if self.is_penned:
+            return cpus.isdisjoint(self.exclusive | self.rest)
+        # A shared thread of the same core may hide its own one.
+        return not picker.cores.covering(cpus.mask) & self.exclusive.mask
 
     def explains(self, cpus: CpuSet, request: Request, picker: CpuPicker) -> bool:
         """Whether a container with these exclusive cpus may have this cpuset."""

@@ -18,7 +18,7 @@ from ....nri.dispatch.report import Decided, Happening, Identified, Released, Sy
 from ....policy.engine.decision import KEPT, rule_names
 from ....policy.engine.snapshot import Snapshot
 from ....policy.model.container import Container, ContainerId
-from ....policy.model.grant import Refusal
+from ....policy.model.grant import Grant, Refusal
 from ...state.saved_container import PlacedContainer
 from .history_file import BYTES_MAX, HistoryFile, parse_line
 from .saved_decision import (
@@ -84,6 +84,8 @@ class HistoryKeeper:
         self._unmet: dict[ContainerId, frozenset[str]] = {}
         """The names of rules that do not hold at some of them, as was written last: who breaks them
         may be others at every restart, at each of a thousand owners."""
+        self._results: dict[ContainerId, Grant | Refusal] = {}
+        """What was decided last about some of them, as far as this daemon wrote it."""
         self._unnamed: dict[ContainerId, list[_Waiting]] = {}
         """Decisions about containers to which the runtime gives an id afterwards: under that one
         they are found after a restart."""
@@ -237,6 +239,7 @@ class HistoryKeeper:
                 case Released(container=container):
                     yield from self._named(container.id, container, gone)
                     self._unmet.pop(container.id, None)
+                    self._results.pop(container.id, None)
                     if self._paths.pop(container.id, None) is not None:
                         yield released(one.at, container.shown_id, container.path)
                 case Synchronized():
@@ -268,9 +271,11 @@ class HistoryKeeper:
         self, at: float, decided: Decided, gone: set[ContainerId]
     ) -> Iterator[SavedDecision]:
         container, decision = decided.container, decided.decision
+        is_kept = decision.decided_by == KEPT and decided.event != RETURN
         if decided.event == "synchronize":
             self._listed.add(container.id)
-        is_kept = decision.decided_by == KEPT and decided.event != RETURN
+            # The same daemon that is connected anew knows why they are there.
+            is_kept |= decision.result == self._results.get(container.id)
         is_known = is_kept and container.id in self._paths
         if is_known and _names(decision.unmet) == self._unmet.get(container.id, _NONE):
             # A list of what runs decides nothing about those that stay where they are.
@@ -278,6 +283,7 @@ class HistoryKeeper:
         is_refused = isinstance(decision.result, Refusal)
         if not is_refused:
             self._note(container.id, container.path, decision.unmet)
+            self._results[container.id] = decision.result
         yield saved_decision(
             at,
             decided.event,
@@ -292,6 +298,7 @@ class HistoryKeeper:
         if not self._has_lost:
             for container_id in self._paths.keys() - self._listed:
                 self._unmet.pop(container_id, None)
+                self._results.pop(container_id, None)
                 yield released(at, container_id, self._paths.pop(container_id))
         self._listed.clear()
         self._has_lost = False

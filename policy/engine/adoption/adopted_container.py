@@ -61,8 +61,7 @@ def adopt(
     allocator: Allocator, container: Container, request: Request, others: int, advice: Advice | None
 ) -> bool:
     """Book what a running container has; False where that is nothing legal."""
-    ledger, picker = allocator.books.ledger, allocator.books.picker
-    grant = adopted_grant(container, request, ledger, picker, others, advice)
+    grant = adopted_grant(container, request, allocator.books, others, advice)
     if grant is None:
         return False
     grant, pinning = allocator.books.adopt(container, request, grant)

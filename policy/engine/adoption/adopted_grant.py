@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import structs
 
 from ....topology.sets.cpuset import NO_CPUS, CpuSet
+from ...books.books import Books
 from ...books.cpu_ledger import Ledger
 from ...books.named_cpus import claimed_part, left_of_share
 from ...cpus.picker import CpuPicker
@@ -41,8 +42,7 @@ def overlaps(running: Sequence[tuple[Container, Request | None]]) -> Mapping[Con
 def adopted_grant(
     container: Container,
     request: Request,
-    ledger: Ledger,
-    picker: CpuPicker,
+    books: Books,
     others: int,
     advice: Advice | None = None,
 ) -> Grant | None:
@@ -52,9 +52,9 @@ def adopted_grant(
     adopted before shared ones: what they hold is not legal for anybody else.
     """
     if request.fallback is None:
-        return _explained(container, request, ledger, picker, others, advice)
+        return _explained(container, request, books, others, advice)
     for one in _likely(request, container.cpus or NO_CPUS, others, advice):
-        grant = _explained(container, one, ledger, picker, others, advice)
+        grant = _explained(container, one, books, others, advice)
         if grant is not None:
             return grant
     return None
@@ -79,11 +79,11 @@ def _likely(
 def _explained(
     container: Container,
     request: Request,
-    ledger: Ledger,
-    picker: CpuPicker,
+    books: Books,
     others: int,
     advice: Advice | None,
 ) -> Grant | None:
+    ledger, picker = books.ledger, books.picker
     root = ledger.tree.root
     if request.cpu_type is CpuType.PRESERVE:
         claimed = claimed_part(request.claimed, ledger)
@@ -112,7 +112,9 @@ def _explained(
         # The reserved cpus were full when it came.
         request = structs.replace(request, cpu_type=CpuType.NORMAL)
     if advice is not None:
-        request = _as_before(request, cpus, advice, picker)
+        request = _as_before(request, cpus, advice, picker, root.isolated)
+    elif cpus <= root.isolated and not cpus.mask & others:
+        request = _alone_on(len(cpus), request)
     sharable = CpuSet(ledger.free_sharable[root.id])
     free = sharable | CpuSet(ledger.free_isolated[root.id])
     own = NO_CPUS
@@ -148,7 +150,7 @@ def _explained(
     within = advice.within
     return structs.replace(
         grant,
-        pool_id=named.id if _explains(named, cpus, grant, ledger) else pool.id,
+        pool_id=named.id if _explains(named, cpus, grant, books) else pool.id,
         grown=advice.grown if exclusive == advice.exclusive else (),
         within=within if within is not None and cpus - exclusive <= within else None,
     )
@@ -171,16 +173,19 @@ def _named(container: Container, advice: Advice, cpus: CpuSet, tree: PoolTree) -
     return inner if cpus <= inner.cpus <= named.cpus and is_its_memory else named
 
 
-def _explains(pool: Pool, cpus: CpuSet, grant: Grant, ledger: Ledger) -> bool:
+def _explains(pool: Pool, cpus: CpuSet, grant: Grant, books: Books) -> bool:
     """Whether a container of a pool may run on these cpus."""
+    ledger, level, around = books.ledger, grant.idle_level, books.idle.around
     if cpus <= pool.cpus:
         return True
     if not grant.has_shared_part or grant.exclusive:
         return False
     lent = None if ledger.free_sharable[pool.id] else CpuSet(ledger.share(pool.id))
-    if grant.idle_level is None:
+    if level is None:
         return cpus == lent
-    return not cpus.isdisjoint(pool.cpus if lent is None else lent)
+    held = pool.cpus if lent is None else lent
+    # Beyond those it was in another pool by then, and what is remembered is older.
+    return not cpus.isdisjoint(held) and not cpus.mask & ~(held.mask | around(pool.id, level))
 
 
 def may_be_lent(cpus: CpuSet, milli: int, ledger: Ledger, advice: Advice | None) -> bool:
@@ -242,7 +247,9 @@ def has_own_cpus(request: Request, advice: Advice | None) -> bool:
     return request.exclusive > 0 or (advice is not None and bool(advice.exclusive))
 
 
-def _as_before(request: Request, cpus: CpuSet, advice: Advice, picker: CpuPicker) -> Request:
+def _as_before(
+    request: Request, cpus: CpuSet, advice: Advice, picker: CpuPicker, isolated: CpuSet
+) -> Request:
     """The request of a container that has cpus of its own and would get shared ones today.
 
     A configuration that prefers shared cpus is for those who come; what it asked for it still asks.
@@ -254,7 +261,21 @@ def _as_before(request: Request, cpus: CpuSet, advice: Advice, picker: CpuPicker
         return request
     shared_milli = request.total_milli - 1000 * count
     before = structs.replace(request, exclusive=count, shared_milli=shared_milli)
+    if cpus & isolated - advice.exclusive:
+        # Nobody shares those: it has got more of them since.
+        return request
     return before if advice.explains(cpus, before, picker) else request
+
+
+def _alone_on(count: int, request: Request) -> Request:
+    """The request of a container that runs on so many isolated cpus, and nobody else does.
+
+    Nobody is ever given a share of those. Where it asks for as many it came before a configuration
+    that prefers shared cpus.
+    """
+    if request.exclusive or request.total_milli != 1000 * count:
+        return request
+    return structs.replace(request, exclusive=count, shared_milli=0)
 
 
 def _exclusive_part(

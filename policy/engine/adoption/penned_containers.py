@@ -1,6 +1,6 @@
 """Pens of containers that run already: read off the cpus on which their containers run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from ..decision import KEPT, Decision
 from ..penning import Penning
 from ..roster import Roster
 from .adopted_grant import may_be_lent
+from .believed_advice import cpus_with_hidden, have_own_places
 
 
 class PennedContainers(Struct, frozen=True, kw_only=True):
@@ -40,8 +41,12 @@ def find_penned(
     requests: Mapping[ContainerId, Request],
     advice: Mapping[ContainerId, Advice],
     penning: Penning,
+    remembered: Collection[ContainerId],
 ) -> tuple[PennedContainers, ...]:
-    """Containers of a list that belong in pens, by pen. O(containers x pens)."""
+    """Containers of a list that belong in pens, by pen. O(containers x pens).
+
+    `remembered`: all that are, also those whose advice is not believed.
+    """
     by_pod: dict[PodId, list[Container]] = {}
     found: dict[PenName, list[Container]] = {}
     for one in running:
@@ -59,7 +64,7 @@ def find_penned(
         first, *rest = of_pod
         name = pod_pen(first.pod)
         if name not in found:
-            if _have_own_places(of_pod):
+            if have_own_places(of_pod):
                 penning.sizes.note_sum(of_pod)
                 continue
             if pen_by_numbers(first, rest, penning.sizes.size_of(first)) is None:
@@ -69,7 +74,7 @@ def find_penned(
     for name, inside in found.items():
         ids = {one.id for one in inside}
         others = [one for one in running if one.id not in ids]
-        told = [one for one in others if one.id in advice]
+        told = [one for one in others if one.id in remembered]
         groups.append(
             PennedContainers(
                 name=name,
@@ -89,8 +94,8 @@ def adopt_pen(
     penning: Penning,
 ) -> list[Container]:
     """Book a pen and what its containers have of it; returns those that have nothing legal."""
-    pinned = _pinned(penned.containers, advice, books)
-    known = [advice[one.id] for one in pinned if one.id in advice]
+    pinned = _pinned(penned.containers, advice, books, roster)
+    known = _known(pinned, penned, advice, books, roster)
     if not pinned:
         return list(penned.containers)
     request = penning.sizes.request_of(penned.name, pinned[0], penned.containers)
@@ -103,14 +108,17 @@ def adopt_pen(
         return list(penned.containers)
     zone = books.adopt_memory(request, pen, _mems(pinned, roster, books) or None)
     books.ledger.add(replace(pen, memory=zone))
-    slices = _slices(pen, pinned, advice, penned.name, books, penning)
+    slices = _slices(pen, pinned, advice, penned.name, books, roster, penning)
     for one in pinned:
         _enter(one, slices[one.id], advice.get(one.id), pen.container_id, books, roster, penning)
     return [one for one in penned.containers if one not in pinned]
 
 
 def _pinned(
-    containers: Sequence[Container], advice: Mapping[ContainerId, Advice], books: Books
+    containers: Sequence[Container],
+    advice: Mapping[ContainerId, Advice],
+    books: Books,
+    roster: Roster,
 ) -> Sequence[Container]:
     """The containers whose cpus tell where their pen is.
 
@@ -119,9 +127,32 @@ def _pinned(
     pinned = [one for one in containers if _cpus(one, books)]
     known = [(one, advice[one.id]) for one in pinned if one.id in advice]
     hints = [hint for _, hint in known]
-    inside = _union([_cpus(one, books) for one, _ in known]) | _remembered(hints)
+    inside = _union([cpus_with_hidden(one, books, roster) for one, _ in known]) | _remembered(hints)
     inside |= _union([one.pen for one in hints])
     return [one for one in pinned if not inside or one.id in advice or _cpus(one, books) <= inside]
+
+
+def _known(
+    pinned: Sequence[Container],
+    penned: PennedContainers,
+    advice: Mapping[ContainerId, Advice],
+    books: Books,
+    roster: Roster,
+) -> Sequence[Advice]:
+    """What is remembered of a pen's containers, without what it had given up before a kill.
+
+    Whoever shares its cpus runs on all that are in no slice.
+    """
+    hints = [advice[one.id] for one in pinned if one.id in advice]
+    run = _union([cpus_with_hidden(one, books, roster) for one in pinned])
+    whole, given = _union([one.pen for one in hints]), CpuSet(penned.given)
+    if whole & given - run:
+        # Of the others that are remembered none was on its cpus then.
+        return [replace(one, rest=one.rest & run, pen=one.pen & run) for one in hints]
+    if all(hint.exclusive for hint in hints):
+        return hints
+    # What it asks for it has all the same: who was left alone in it is told with the next event.
+    return [replace(one, rest=one.rest & run) for one in hints]
 
 
 def _enter(
@@ -168,7 +199,7 @@ def _pen(
     cpus = _union([_cpus(one, books) for one in pinned])
     sharable = CpuSet(ledger.free_sharable[root.id])
     unbooked = sharable | CpuSet(ledger.free_isolated[root.id])
-    given = CpuSet(penned.given) - cpus
+    given = CpuSet(penned.given)
     remembered = _remembered(known) - given
     left = _union([one.pen for one in known]) & unbooked - remembered - given
     remembered |= _slices_left(left, remembered, cpus, request, books)
@@ -240,6 +271,7 @@ def _slices(
     advice: Mapping[ContainerId, Advice],
     name: PenName,
     books: Books,
+    roster: Roster,
     penning: Penning,
 ) -> Mapping[ContainerId, CpuSet]:
     """The slice of each container, none for those that share; what is shared is never empty."""
@@ -254,10 +286,14 @@ def _slices(
         cpus, known = _cpus(one, books), advice.get(one.id)
         own = NO_CPUS
         is_alone = not cpus.mask & twice and not name.is_group
-        if known is not None:
-            own = known.exclusive if known.is_penned else NO_CPUS
+        if known is not None and known.is_penned and known.exclusive:
+            others = CpuSet(once) - cpus
+            # Who shares the rest runs on what it gave back.
+            own = known.exclusive - others
         elif len(cpus) == own_cpus(penning.sizes.size_of(one), one):
-            own = cpus
+            # Who is remembered to share would run on all that is shared.
+            is_since = known is not None and cpus_with_hidden(one, books, roster) < known.rest
+            own = cpus if known is None or is_since else NO_CPUS
         is_legal = is_alone and bool(own) and cpus <= own <= rest
         found[one.id] = own if is_legal else NO_CPUS
         rest -= found[one.id]
@@ -272,22 +308,6 @@ def _remembered_pool(known: Sequence[Advice], cpus: CpuSet, books: Books) -> Poo
     return next(
         (one.id for one in books.tree.pools if one.name in names and cpus <= one.cpus), None
     )
-
-
-def _have_own_places(of_pod: Sequence[Container]) -> bool:
-    """Whether containers run like those of an ordinary pod: on cpus of their own, each on enough.
-
-    Their pod grew, and the runtime tells the size it had before.
-    """
-    once = 0
-    for one in of_pod:
-        mask = (one.cpus or NO_CPUS).mask
-        if not mask or mask & once:
-            return False
-        if mask.bit_count() * 1000 != one.resources.cpu_request_milli:
-            return False
-        once |= mask
-    return True
 
 
 def _cpus(container: Container, books: Books) -> CpuSet:

@@ -1,6 +1,6 @@
 """Adoption of everything that runs, in which a fault with one container is no other one's fault."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ....topology.sets.cpuset import NO_CPUS, CpuSet
 from ...model.container import Container, ContainerId
 from ...model.request import Request
+from ...placing.judging.told_rules import ToldRules
 from ...tuning.interrupts import Interrupt
 from ..advice import Advice, Usability, told_rules
 from ..allocator import Allocator
@@ -21,6 +22,7 @@ from .adopted_container import (
     stays_on_reserved,
 )
 from .adopted_grant import has_own_cpus, overlaps
+from .believed_advice import believed_advice
 from .kept_reserve import with_kept_reserve
 from .near_memory import near_memory
 from .penned_containers import PennedContainers, adopt_pen, find_penned, taken_by
@@ -79,8 +81,10 @@ def _readopt(
                 books.withdraw(container.id)
                 faults[container.id] = [fault.error]
     sound = [one for one in running if one.id not in faults]
+    told, remembered = told_rules(advice), advice.keys()
     requests = {one.id: roster.classified[one.id].request for one in sound}
     others = overlaps([(one, requests.get(one.id)) for one in running])
+    advice = believed_advice(sound, had, others, advice, books, roster)
     for container in running:
         found = faults.get(container.id, ())
         if len(found) == 1:
@@ -88,9 +92,10 @@ def _readopt(
                 keep(allocator, container, others[container.id], advice.get(container.id), found[0])
         elif found:
             leave_out(allocator, container, found[-1])
-    homeless = _adopt(allocator, sound, requests, others, advice)
+    homeless = _adopt(allocator, sound, requests, others, advice, remembered)
     if books.standing.rules:
-        _heed_rules(allocator, [one for one in sound if one.id in books.ledger.grants], advice)
+        adopted = [one for one in sound if one.id in books.ledger.grants]
+        _heed_rules(allocator, adopted, advice, told)
     # What was adopted keeps its cpus: nobody is told of growth until the next event.
     allocator.unmet.note_moves(books.pinner.drain())
     for container in homeless:
@@ -137,10 +142,14 @@ def _adopt(
     requests: Mapping[ContainerId, Request],
     others: Mapping[ContainerId, int],
     advice: Mapping[ContainerId, Advice],
+    remembered: Collection[ContainerId],
 ) -> list[Container]:
-    """Book what every container has; returns those that have nothing legal."""
+    """Book what every container has; returns those that have nothing legal.
+
+    `remembered`: all that are, also those whose advice is not believed.
+    """
     books = allocator.books
-    penned = find_penned(running, requests, advice, allocator.pens)
+    penned = find_penned(running, requests, advice, allocator.pens, remembered)
     inside = {one.id for group in penned for one in group.containers}
     everybody, running = running, [one for one in running if one.id not in inside]
     if books.must_expect(everybody):
@@ -260,10 +269,13 @@ def _is_known_to_share(penned: PennedContainers, advice: Mapping[ContainerId, Ad
 
 
 def _heed_rules(
-    allocator: Allocator, adopted: Sequence[Container], advice: Mapping[ContainerId, Advice]
+    allocator: Allocator,
+    adopted: Sequence[Container],
+    advice: Mapping[ContainerId, Advice],
+    told: ToldRules,
 ) -> None:
     """Let nobody who was adopted grow to where a rule between containers would break."""
-    told, recalled = told_rules(advice), set[ContainerId]()
+    recalled = set[ContainerId]()
     # Before any of them is held back, by which others get narrower.
     for container in adopted:
         hint = advice.get(container.id)

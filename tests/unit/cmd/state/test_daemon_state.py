@@ -165,6 +165,7 @@ def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
             exclusive=CpuSet.of(1, 2),
             grown=(CpuSet.of(1), CpuSet.of(2)),
             labels={},
+            cpu_request_milli=0,
         )
     }
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
@@ -182,7 +183,8 @@ def test_what_rules_left_of_a_pool_is_remembered() -> None:
         cpus=CpuSet.of(1, 2),
         mems=None,
     )
-    assert saved_container(placed, with_texts=True).advice() == Advice.of(grant, tree.root)
+    expected = Advice.of(grant, tree.root, cpu_request_milli=0)
+    assert saved_container(placed, with_texts=True).advice() == expected
 
 
 def test_a_pen_and_the_size_of_a_pod_are_remembered() -> None:
@@ -201,7 +203,7 @@ def test_a_pen_and_the_size_of_a_pod_are_remembered() -> None:
     node = PlacedContainer(container, CpuSet.of(1), None, grant, POOL, pod_size=larger)
     (saved,) = SavedPods().collect([node])
     (again,) = saved.containers
-    assert again.advice() == Advice.of(grant, POOL, pod_size=larger)
+    assert again.advice() == Advice.of(grant, POOL, pod_size=larger, cpu_request_milli=0)
     assert again.advice().is_penned
     assert next(saved.running()).pod.resources == size
 
@@ -506,7 +508,7 @@ def test_advice_is_taken_from_a_state_that_cannot_tell_what_runs(tmp_path: Path)
 
 (POOL,) = Engine(MACHINE, Config()).tree.pools
 GRANT = Grant(container_id=ContainerId("any"), pool_id=PoolId(0), exclusive=CpuSet.of(1))
-ADVICE = Advice.of(GRANT, POOL)
+ADVICE = Advice.of(GRANT, POOL, cpu_request_milli=0)
 
 
 def placed(container: Container, grant: Grant = GRANT) -> PlacedContainer:
@@ -666,7 +668,7 @@ def test_a_container_is_saved_with_all_the_policy_looks_at() -> None:
         ),
     )
     grant = structs.replace(GRANT, exclusive=CpuSet.of(200), grown=(CpuSet.of(200),))
-    advice = Advice.of(grant, POOL)
+    advice = Advice.of(grant, POOL, cpu_request_milli=container.resources.cpu_request_milli)
     (pod,) = SavedPods().collect([placed(container, grant)])
     content = msgspec.json.encode(pod)
     saved = msgspec.json.decode(content, type=SavedPod)

@@ -241,6 +241,19 @@ def test_events_are_written_in_their_order_and_once(node: KeptNode) -> None:
     ]
 
 
+def test_a_connection_that_broke_is_no_decision_about_those_who_stay(node: KeptNode) -> None:
+    node.run(guaranteed("db", 2000), burstable("side", 100), guaranteed("web", 1500))
+    node.run(burstable("last", 100))
+    node.lose_runtime()
+    node.remove("side")
+    node.find_runtime()
+    node.restart()
+    assert [(one.event, one.path) for one in node.kept()] == [
+        *(("create", f"default/{name}/{name}") for name in ("db", "side", "web", "last")),
+        ("release", "default/side/side"),
+    ]
+
+
 def test_a_move_that_was_taken_back_is_written_with_where_the_container_is(node: KeptNode) -> None:
     node.run(guaranteed("web"))
     daemon, web, home = node.daemon, node.id_of("web"), node.cpus("web")

@@ -295,6 +295,19 @@ def test_isolated_cpus_are_not_shared_with_who_ran_there() -> None:
     assert told(one) == {"a": "1"}
 
 
+@pytest.mark.parametrize(("beside", "cpus"), [("1", "2-3"), ("1-2", "1")])
+def test_who_is_alone_on_isolated_cpus_keeps_them_where_shared_ones_are_preferred(
+    beside: str, cpus: str
+) -> None:
+    """It came before that was so, and nothing is remembered."""
+    one = engine("socket:1 core:4 isolated:2-3", "cpuset:0")
+    one, _ = one.reconfigured(replace(one.config, prefer_shared_cpus=True))
+    one.synchronize([running("a", 2000, "2-3", "0"), running("b", cpus=beside, mems="0")])
+    assert told(one)["a"] == cpus
+    assert exclusive(one) == ({"a": "2-3"} if cpus == "2-3" else {})
+    one.check()
+
+
 @pytest.mark.parametrize("group", ["", "blue"], ids=["a container", "a group"])
 def test_who_was_kept_on_reserved_cpus_for_a_rule_stays_there(group: str) -> None:
     """It came back when all others were somebody's own, and its rule lets it have no more."""
