@@ -45,7 +45,7 @@ class _Counted(Timings):
 @pytest.mark.parametrize(
     ("size", "calls_max"),
     [
-        pytest.param(SMALL, 1200, id="16 cpus, where many a rule cannot be met"),
+        pytest.param(SMALL, 1000, id="16 cpus, where many a rule cannot be met"),
         pytest.param(MEDIUM, 1400, id="256 cpus, where residents make way"),
     ],
 )
