@@ -242,11 +242,15 @@ class _InTheWay:
             return True
         return has_room(self._grant, self.cpus & ~cover, self._ledger)
 
-    def never_left(self, domains: Domains) -> int:
-        """The cpus of domains without which they have too few, whatever is promised elsewhere."""
+    def never_left(self, domains: Domains, largest: Mapping[Level, int]) -> int:
+        """The cpus of domains without which they have too few, whatever is promised elsewhere.
+
+        `largest`: how many cpus a domain of each level has at most.
+        """
         found, spare = 0, self._free.bit_count() - max(1, -(-self._grant.shared_milli // 1000))
         for level in self.levels:
-            for here in domains.parts(level, self._free):
+            # With so much left elsewhere there is no need to look at each: most have that.
+            for here in domains.parts(level, self._free) if spare < largest[level] else ():
                 if here.bit_count() > spare:
                     found |= domains.covering(level, here)
         return found
@@ -321,9 +325,9 @@ def leaving_part(standing: _ByLevels, region: int, domains: Domains) -> list[_Le
 
 def _never_left(standing: _ByLevels, domains: Domains) -> int:
     """The cpus of domains that some residents cannot leave: there is no need to look there."""
-    found = 0
+    found, largest = 0, {level: domains.largest(level) for level in _levels(standing)}
     for one in chain.from_iterable(standing.values()):
-        found |= one.never_left(domains)
+        found |= one.never_left(domains, largest)
     return found
 
 
