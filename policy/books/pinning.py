@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from operator import ne
+from operator import ne, not_
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -232,12 +232,11 @@ class Pinner:
         found = list(self._ledger.free_sharable)
         root = self._ledger.tree.root
         found[-1] = found[-1] or self._reserved.mask or root.cpus.mask
-        if not all(found):
-            for pool_id in range(len(found) - 2, -1, -1):
-                if not found[pool_id]:
-                    parent = self._parents[pool_id]
-                    assert parent is not None
-                    found[pool_id] = found[parent]
+        # In C, as above: few pools of a large machine have no cpus left. Parents come first.
+        for pool_id in reversed([*compress(self._ids, map(not_, found))]):
+            parent = self._parents[pool_id]
+            assert parent is not None
+            found[pool_id] = found[parent]
         return found
 
     def pinning(self, grant: Grant) -> Pinning:

@@ -49,14 +49,20 @@ class _Shape:
         self.firsts = _firsts(masks)
         """The lowest members of all groups of this shape."""
         self.size = pattern.bit_count()
-        self.is_shifted = self.size <= len(masks)
-        """Whether shifting costs less than going through the groups one by one."""
+        self.is_shifted = 2 * self.size < len(masks)
+        """Whether shifting costs less than going through the groups one by one: to shift a mask
+        takes more than twice as long as to hold a group against it."""
         self._pattern = pattern
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Ascending, beginning with 0. Nobody asks for them of a few large groups."""
         return tuple(iter_bits(self._pattern))
+
+    @cached_property
+    def by_first(self) -> tuple[tuple[int, int], ...]:
+        """The groups, each with its lowest cpu as a mask. Nobody asks for them of many groups."""
+        return tuple([(mask & -mask, mask) for mask in self.masks])
 
 
 class CpuBlocks:
@@ -92,9 +98,9 @@ class CpuBlocks:
                     here &= free >> offset
                 found |= here
             else:
-                for mask in shape.masks:
+                for first, mask in shape.by_first:
                     if mask & free == mask:
-                        found |= mask & -mask
+                        found |= first
         return found
 
     def members(self, firsts: int) -> int:
@@ -108,8 +114,8 @@ class CpuBlocks:
                 for offset in shape.offsets:
                     cpus |= here << offset
             else:
-                for mask in shape.masks:
-                    if mask & -mask & here:
+                for first, mask in shape.by_first:
+                    if first & here:
                         cpus |= mask
         return cpus
 
@@ -141,9 +147,9 @@ class CpuBlocks:
                     here |= cpus >> offset
                 found |= here & shape.firsts
             else:
-                for mask in shape.masks:
+                for first, mask in shape.by_first:
                     if mask & cpus:
-                        found |= mask & -mask
+                        found |= first
         return found
 
     def by_free_count(self, free: int) -> list[int]:
@@ -155,8 +161,8 @@ class CpuBlocks:
                 for count, firsts in bits_by_count(shape.firsts, here).items():
                     exactly[count] |= firsts
             else:
-                for mask in shape.masks:
-                    exactly[(mask & free).bit_count()] |= mask & -mask
+                for first, mask in shape.by_first:
+                    exactly[(mask & free).bit_count()] |= first
         return exactly
 
     def highest_members(self, cpus: int) -> int:

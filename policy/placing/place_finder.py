@@ -149,17 +149,15 @@ class PlaceFinder:
 
     def _keeps(self, request: Request, found: ChosenPlace, lifted: Sequence[Grant]) -> bool:
         """Whether all promises have room once some residents have made way for a newcomer."""
-        after = self._ledger.copy()
-        for one in lifted:
-            after.repool(one)
-        shared = 0
+        ledger, shared = self._ledger, 0
         if request.needs_shared_cpu:
-            shared = after.free_sharable[found.pool_id]
+            shared = ledger.free_sharable[found.pool_id]
             shared &= -1 if found.region is None else found.region
-        own, spare = found.exclusive.mask, after.spare_cpus
+        pairs = [(ledger.counted(one.container_id), one) for one in lifted]
+        own, spare = found.exclusive.mask, ledger.spare_cpus.once_narrowed(pairs)
         if spare.can_take(own, shared, request.shared_milli) and spare.are_kept:
             return True
-        return not self._ledger.spare_cpus.are_kept
+        return not ledger.spare_cpus.are_kept
 
     def _conceded(
         self, search: OpeningSearch, pools: Candidates, found: ChosenPlace | None

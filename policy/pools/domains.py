@@ -121,6 +121,10 @@ class Domains:
             found.append(cpus & holders[first])
         return found
 
+    def largest(self, level: Level) -> int:
+        """The number of cpus of the largest domain of a level."""
+        return self._blocks[level].size_max
+
     def members(self, level: Level, indexes: int) -> int:
         """All cpus of some domains."""
         return self._blocks[level].members(indexes)

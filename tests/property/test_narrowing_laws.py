@@ -55,7 +55,21 @@ def residents(draw: random.Random) -> Iterator[Container]:
             odd: Mapping[str, Any] = draw.choice([*_ODD.values()]) if draw.random() < 0.05 else {}
             own: dict[str, Any] = {"cpu": draw.choice((0, 0.01, 0.1)), **odd}
             own["rules"] = {**rules, "poolAffinity": {PREFERRED: wish}}
+            own["labels"] = {"tier": draw.choice(("first", "second"))}
             yield container_of(f"{kind}{where}-{number}", **own)
+
+
+def shunning(draw: random.Random) -> Mapping[str, Any]:
+    """Rules of a newcomer that keeps apart from residents itself, or none."""
+    tiers = {"matchLabels": {"tier": draw.choice(("first", "second"))}}
+    some: Mapping[str, Any] = draw.choice(
+        (
+            {},
+            {"labelSelector": {"matchExpressions": [{"key": "tier", "operator": "Exists"}]}},
+            {"labelSelector": tiers},
+        )
+    )
+    return {"rules": apart(term(draw.choice(("numa", "numa", "core")), **some))} if some else {}
 
 
 def decisions(machine: str) -> Iterator[tuple[object, ...]]:
@@ -70,6 +84,7 @@ def decisions(machine: str) -> Iterator[tuple[object, ...]]:
                 draw.choice((0, 0.1, 1, 2.5)),
                 app="web",
                 **draw.choice(({}, _ODD["in a pen"])),
+                **shunning(draw),
             )
             for one in range(4)
         ]
@@ -89,19 +104,20 @@ def decisions(machine: str) -> Iterator[tuple[object, ...]]:
 def test_nobody_makes_way_where_it_is_known_early_that_nobody_does(
     machine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known: Callable[[Judgement, Books], bool] = vars(narrowing)["_is_hopeless"]
+    known: Callable[[Judgement, Books], int] = vars(narrowing)["never_left"]
     early = list[bool]()
 
-    def noted(judgement: Judgement, books: Books) -> bool:
-        early.append(known(judgement, books))
-        return early[-1]
+    def noted(judgement: Judgement, books: Books) -> int:
+        found = known(judgement, books)
+        early.append(not books.domains.everything & ~found)
+        return found
 
-    monkeypatch.setattr(narrowing, "_is_hopeless", noted)
+    monkeypatch.setattr(narrowing, "never_left", noted)
     found = list(decisions(machine))
     assert {*early} == {True, False}
 
-    def unknown(_: Judgement, __: Books) -> bool:
-        return False
+    def unknown(_: Judgement, __: Books) -> int:
+        return 0
 
-    monkeypatch.setattr(narrowing, "_is_hopeless", unknown)
+    monkeypatch.setattr(narrowing, "never_left", unknown)
     assert list(decisions(machine)) == found

@@ -4,7 +4,7 @@ Where every share has all of its pool, the pools' own numbers say so. Beside sha
 narrowed it depends on which cpus are kept for whom, which is chosen anew for each question.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Final, NamedTuple
 
@@ -129,6 +129,22 @@ class SpareCpus:
         else:
             # No chains: each would hold all those before it.
             self._origin, self._changes = origin._origin, list(origin._changes)
+
+    def once_narrowed(self, grants: Iterable[tuple[Grant, Grant]]) -> "SpareCpus":
+        """The spare cpus once shared grants have other parts of their pools, and nothing else has.
+
+        `grants`: those before, each with the one after. O(sets of cpus) when asked first, where a
+        copy of the ledger takes as long as it has pools and grants.
+        """
+        narrowed = self._promised.narrowed.copy()
+        other = SpareCpus(self._tree, self._promised._replace(narrowed=narrowed))
+        other.resume(self)
+        for before, after in grants:
+            narrowed.drop(before.container_id)
+            narrowed.add(after)
+            other.change(before, is_added=False)
+            other.change(after, is_added=True)
+        return other
 
     def check(self) -> None:
         """Assert that what was noted of changes is what the promises say."""

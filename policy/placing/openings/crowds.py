@@ -1,6 +1,7 @@
 """Crowds: the residents in the way of rules, and who of them may make way inside their pools."""
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from ....topology.model.machine import Level
@@ -9,23 +10,80 @@ from ...books.cpu_ledger import Ledger
 from ...books.required_residents import RequiredResidents
 from ...books.ties import followers_of, is_needed_whole, needs_all, spans
 from ...model.container import ContainerId
-from ...model.grant import Grant
+from ...model.grant import Grant, PoolId
 from ...model.request import CpuType
 from ...rules.podaffinity.rule_set import PlacementRules
 from ...rules.podaffinity.standing_rules import StandingRules
-from ..judging.barrier import Barrier
+from ..judging.barrier import Barrier, BarrierOwners
 from ..judging.judgement import Judgement
 from ..judging.restriction import Restriction
 
 # A member of an enum is looked up by a call of Python.
 _NORMAL: Final = CpuType.NORMAL
 _NO_LEVELS: Final = frozenset[Level]()
+_OWNERS_TRIED: Final = 4
+"""Rules of so many different owners are looked at for who never makes way."""
 
 
 def standing_cpus(grant: Grant, ledger: Ledger) -> int:
     """A mask of the sharable cpus that a grant has, or has again once others give them back."""
     sharable = ledger.tree.pools[grant.pool_id].sharable.mask
     return sharable if grant.within is None else sharable & grant.within.mask
+
+
+def never_left(judgement: Judgement, books: Books) -> int:
+    """A mask of cpus of which no part is a newcomer's whoever makes way.
+
+    Rules keep it from them that are about nobody who could, or somebody shares a pool inside one of
+    the domains: who does never leaves it. That need not be asked of everybody: of each pool
+    somebody does. O(pools) for some rules of others, O(whom they are about) for its own.
+    """
+    kept = 0
+    for one in judgement.own:
+        if not one.blockers:
+            kept |= one.forbidden
+        elif one.forbidden & ~kept:
+            kept |= _held_by(one, books)
+    alike = dict.fromkeys([(one.level, one.insisting) for one in judgement.barriers])
+    for level, owners in islice(alike, _OWNERS_TRIED):
+        if not books.domains.everything & ~kept:
+            break
+        kept |= _held_by_owners(level, owners, books, kept)
+    return kept
+
+
+def _held_by(rule: Restriction, books: Books) -> int:
+    """The domains inside which those whom a newcomer's rule is about share pools."""
+    domains, masks, grants = books.domains, books.tree.masks, books.ledger.grants
+    if masks[0] & ~domains.covering(rule.level, masks[0] & -masks[0]):
+        return 0
+    # Who is gone is so in a trial, and who is in a pen is where its pen is.
+    some = [grants.get(one.id) for one in rule.blockers]
+    first = {one.pool_id: one.container_id for one in some if one is not None and one.pen is None}
+    held = 0
+    for pool_id, reach in zip(first, books.reaches(first.values()), strict=True):
+        mask = masks[pool_id]
+        domain = domains.covering(rule.level, mask & -mask)
+        if not mask & ~domain and reach & domain:
+            held |= domain
+    return held
+
+
+def _held_by_owners(level: Level, owners: BarrierOwners, books: Books, kept: int) -> int:
+    """The domains inside which the owners of others' rules share pools, if they are many."""
+    ledger, domains, masks = books.ledger, books.domains, books.tree.masks
+    presence, narrow, held = owners.presence, masks[0], kept
+    if len(presence) < len(masks) or narrow & ~domains.covering(level, narrow & -narrow):
+        return 0
+    for number, mask in enumerate(masks):
+        sharing = ledger.sharing(PoolId(number))
+        if not sharing or not mask & ~held or presence.keys().isdisjoint(sharing):
+            continue
+        domain = domains.covering(level, mask & -mask)
+        one = next((one for one in sharing if one in presence), None)
+        if not mask & ~domain and one is not None and presence[one][1] & domain:
+            held |= domain
+    return held
 
 
 class Crowds:
@@ -92,7 +150,7 @@ class Crowds:
         self._find_out(residents, reaches)
         can, kept = self._can, 0
         moving = [one for one in residents if can[one]]
-        if moving and self._with_companions:
+        if moving and self._with_companions and self._companions:
             staying = self._needed_beside(moving, level)
             moving = [one for one in moving if one not in staying]
         if not moving:
@@ -137,9 +195,9 @@ class Crowds:
                 or grant.is_strict
                 or (own_cpus and not grant.shared_milli)
             )
-            own = rules.get(container_id)
-            if own is not None and (own.tie_it or own.spread_levels):
-                is_fixed = is_fixed or self._needs_all(container_id, own, grant)
+            own = None if is_fixed else rules.get(container_id)
+            if own is not None and (own.tie_it or (own.spread and own.spread_levels)):
+                is_fixed = self._needs_all(container_id, own, grant)
             if is_fixed:
                 can[container_id] = False
                 continue

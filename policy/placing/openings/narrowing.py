@@ -26,16 +26,13 @@ from ...model.grant import Grant, PoolId
 from ...pools.domains import Domains
 from ..judging.judgement import Judgement, bits
 from ..judging.restriction import Restriction
-from .crowds import Crowds, standing_cpus
+from .crowds import Crowds, never_left, standing_cpus
 from .openings import Openings, OpeningSearch
 
 RESIDENTS_MAX: Final = 256
 """Where more are in the way, nobody makes way: the search would take too long."""
 _TRIES_MAX: Final = 2048
 """So often at most residents that are alike are held against a domain."""
-
-_HOPELESS_TRIES: Final = 4
-"""Rules of so many different owners are looked at for who never makes way."""
 
 # To go through the members of an enum is a call of Python for each.
 _LEVELS: Final = tuple(Level)
@@ -61,7 +58,10 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     """The ways to make room for a newcomer, those that concern the fewest residents first."""
     domains, ledger = search.judgement.domains, search.ledger
     judgement = search.judgement
-    if len(judgement.kept_apart()) > RESIDENTS_MAX or _is_hopeless(judgement, books):
+    if len(judgement.kept_apart()) > RESIDENTS_MAX:
+        return
+    # To know who never leaves takes less time than to tell who can leave.
+    if not search.bounds.may_ever_fit(search.tree.root.cpus.mask & ~never_left(judgement, books)):
         return
     crowds = Crowds(books, judgement, with_companions=True)
     own = [without_movable(one, crowds) for one in judgement.own]
@@ -200,30 +200,6 @@ def _in_several_domains(
                     break
 
 
-def _is_hopeless(judgement: Judgement, books: Books) -> bool:
-    """Whether in every domain somebody stays: whoever shares a pool inside one never leaves it.
-
-    That need not be asked of everybody: of each pool somebody does. O(pools) for some rules.
-    """
-    ledger, domains, masks, kept = books.ledger, books.domains, books.tree.masks, 0
-    alike = dict.fromkeys([(one.level, one.insisting) for one in judgement.barriers])
-    for level, owners in islice(alike, _HOPELESS_TRIES):
-        presence, narrow = owners.presence, masks[0]
-        if len(presence) < len(masks) or narrow & ~domains.covering(level, narrow & -narrow):
-            continue
-        for number, mask in enumerate(masks):
-            sharing = ledger.sharing(PoolId(number))
-            if not sharing or not mask & ~kept or presence.keys().isdisjoint(sharing):
-                continue
-            domain = domains.covering(level, mask & -mask)
-            one = next((one for one in sharing if one in presence), None)
-            if not mask & ~domain and one is not None and presence[one][1] & domain:
-                kept |= domain
-        if not domains.everything & ~kept:
-            return True
-    return False
-
-
 def without_movable(rule: Restriction, crowds: "Crowds") -> Restriction:
     """A restriction by those residents alone that cannot make way."""
     forbidden = crowds.kept_from(rule)
@@ -266,11 +242,15 @@ class _InTheWay:
             return True
         return has_room(self._grant, self.cpus & ~cover, self._ledger)
 
-    def never_left(self, domains: Domains) -> int:
-        """The cpus of domains without which they have too few, whatever is promised elsewhere."""
+    def never_left(self, domains: Domains, largest: Mapping[Level, int]) -> int:
+        """The cpus of domains without which they have too few, whatever is promised elsewhere.
+
+        `largest`: how many cpus a domain of each level has at most.
+        """
         found, spare = 0, self._free.bit_count() - max(1, -(-self._grant.shared_milli // 1000))
         for level in self.levels:
-            for here in domains.parts(level, self._free):
+            # With so much left elsewhere there is no need to look at each: most have that.
+            for here in domains.parts(level, self._free) if spare < largest[level] else ():
                 if here.bit_count() > spare:
                     found |= domains.covering(level, here)
         return found
@@ -345,9 +325,9 @@ def leaving_part(standing: _ByLevels, region: int, domains: Domains) -> list[_Le
 
 def _never_left(standing: _ByLevels, domains: Domains) -> int:
     """The cpus of domains that some residents cannot leave: there is no need to look there."""
-    found = 0
+    found, largest = 0, {level: domains.largest(level) for level in _levels(standing)}
     for one in chain.from_iterable(standing.values()):
-        found |= one.never_left(domains)
+        found |= one.never_left(domains, largest)
     return found
 
 

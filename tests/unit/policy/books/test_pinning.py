@@ -15,14 +15,15 @@ from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.counted_calls import count_lines
 
 # Pools: 0 node #0 (cpus 2-3), 1 node #1 (4-7), 2 socket #0; reserved 0-1; a core is two cpus.
 SPEC = "socket:1 numa:2 core:2 thread:2 mem:1G"
 NODE0, NODE1, SOCKET = PoolId(0), PoolId(1), PoolId(2)
 
 
-def pinner_of(config: Config | None = None) -> tuple[Ledger, Pinner]:
-    machine = machine_from_spec(SPEC)
+def pinner_of(config: Config | None = None, spec: str = SPEC) -> tuple[Ledger, Pinner]:
+    machine = machine_from_spec(spec)
     picker = CpuPicker(machine)
     reserved = Config(reserved_resources=Amounts(cpu="cpuset:0-1"))
     supply = read_supply(machine, reserved, picker)
@@ -163,6 +164,17 @@ def test_fallback_is_the_nearest_ancestor_then_the_reserved_cpus() -> None:
     ledger.drop(ContainerId("x"))
     (change,) = pinner.changes()
     assert str(change.after.cpus) == "4-7"
+
+
+def test_a_pool_without_a_cpu_costs_no_look_at_each_of_the_others() -> None:
+    def lines(nodes: int) -> int:
+        ledger, pinner = pinner_of(spec=f"socket:1 numa:{nodes} core:2 thread:2 mem:1G")
+        ledger.add(grant("full", exclusive="4-7"))
+        pinner.changes()
+        ledger.add(grant("one", PoolId(2), exclusive="8"))
+        return count_lines(pinner.changes)
+
+    assert lines(128) <= lines(4) + 4
 
 
 def test_who_is_marked_is_told_only_what_is_new() -> None:

@@ -214,6 +214,39 @@ def test_what_is_kept_follows_the_grants(data: st.DataObject) -> None:
             asked.check()
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_what_is_spare_once_grants_are_narrowed_is_what_a_copy_of_the_ledger_says(
+    data: st.DataObject,
+) -> None:
+    ledger, masks = ledger_of(), st.integers(1, 0xFFFF)
+    sharable = ledger.tree.root.sharable
+    for number in range(data.draw(st.integers(1, 8))):
+        grant = share(f"s{number}", ROOT, 100 * data.draw(st.integers(0, 20)))
+        within = CpuSet(data.draw(masks)) & sharable if data.draw(st.booleans()) else None
+        own = CpuSet(ledger.spare_cpus.takeable(data.draw(masks), 1))
+        own = own if data.draw(st.booleans()) else NO_CPUS
+        ledger.add(structs.replace(grant, exclusive=own, within=within or None))
+    if data.draw(st.booleans()):
+        _ = ledger.spare_cpus.sure
+    some = [one for one in ledger.grants.values() if data.draw(st.booleans())]
+    pairs = [
+        (one, structs.replace(one, within=CpuSet(data.draw(masks)) & sharable or None))
+        for one in some
+    ]
+    found, trial = ledger.spare_cpus.once_narrowed(pairs), ledger.copy()
+    for _, one in pairs:
+        trial.repool(one)
+    taken, cpus, milli = data.draw(masks), data.draw(masks), 100 * data.draw(st.integers(0, 30))
+    answers = [
+        (spare.can_take(taken, cpus, milli), spare.are_kept, spare.sure, spare.takeable(cpus, 3))
+        for spare in (found, trial.spare_cpus)
+    ]
+    assert answers[0] == answers[1]
+    for spare in (found, ledger.spare_cpus):
+        spare.check()
+
+
 def test_a_copy_of_a_ledger_keeps_cpus_apart_from_it() -> None:
     ledger = ledger_of()
     ledger.add(structs.replace(share("a", ROOT, 1500), within=CpuSet.parse("1-3")))

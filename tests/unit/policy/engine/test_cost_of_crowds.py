@@ -19,7 +19,7 @@ _MACHINE = "socket:1 numa:4 core:8 thread:2 mem:16G"
 _FULL = 60
 _EVENTS = 30
 _CALLS_OF_REFUSALS_MAX = 29_000
-_CALLS_OF_GRANTS_MAX = 320_500
+_CALLS_OF_GRANTS_MAX = 311_000
 
 
 def test_refusals_in_a_full_crowd_try_nothing_twice_and_nothing_in_vain() -> None:

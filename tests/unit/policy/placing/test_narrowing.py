@@ -342,6 +342,26 @@ def test_a_further_resident_that_stays_costs_no_call() -> None:
     assert 0 < many <= few < 20
 
 
+@pytest.mark.parametrize(
+    ("nodes", "is_any_asked"),
+    [
+        pytest.param([0, 1, 2], True, id="one node can be left"),
+        pytest.param([0, 1, 2, 3], False, id="in each there is one who shares no cpus elsewhere"),
+    ],
+)
+def test_nobody_is_asked_to_make_way_where_some_stay_in_each_domain(
+    nodes: Sequence[int], *, is_any_asked: bool
+) -> None:
+    engine = _engine(2, nodes)
+    engine.create(container_of("lonely", 0.1, near(term("socket", "friend"))))
+    names = [f"wide{number}" for number in range(2)] + [f"narrow{number}" for number in nodes]
+    others = {"matchExpressions": [{"key": "app", "operator": "In", "values": names}]}
+    newcomer = container_of("new", 0.1, apart(term("numa", labelSelector=others)))
+    called = called_modules(partial(engine.create, newcomer))
+    assert bool(engine.decisions[newcomer.id].unmet) is not is_any_asked
+    assert ("pinfold.policy.books.required_residents" in called) is is_any_asked
+
+
 def test_who_is_in_the_way_of_two_rules_is_asked_about_once() -> None:
     def asked(rules: dict[str, Any]) -> int:
         engine = engine_of("socket:1 core:8 thread:2 mem:4G", "cpuset:0-1")
