@@ -334,6 +334,7 @@ class Engine:
         earlier = dict(self.decisions)
         for container_id in tuple(self.containers):
             self._allocator.forget(container_id)
+        self.stuck_containers.hold({})
         return self._readopt(containers, advice, earlier, self.tree)
 
     def _readopt(
