@@ -54,8 +54,9 @@ class StuckContainers:
         ledger, decisions = self._allocator.books.ledger, self._allocator.roster.decisions
         found: list[ContainerId] = []
         for container_id in ledger.grants:
-            decision, new = decisions[container_id], self._problem(container_id)
-            if (told := _problem_of(decision)) != new:
+            decision, new = decisions.get(container_id), self._problem(container_id)
+            # About one that is just being placed none is noted yet.
+            if decision is not None and (told := _problem_of(decision)) != new:
                 decisions[container_id] = _with_problem(decision, new)
                 if told is None:
                     found.append(container_id)
@@ -87,16 +88,16 @@ class StuckContainers:
         ledger, known = allocator.books.ledger, allocator.roster.containers
         if container_id not in ledger.grants:
             return None
-        grant = ledger.counted(container_id)
-        own, beside = grant.exclusive.mask, ledger.members(grant.container_id)
+        grant = ledger.grants[container_id]
+        own = (grant.exclusive or grant.rest).mask
         if not own & ledger.narrowed.stuck_cpus:
             return None
-        # Those in its pen may run on all of that but for its slice.
-        apart = ledger.grants[container_id].exclusive.mask
+        # What is nobody's part of a pen all share that are in it.
+        beside = () if grant.exclusive else ledger.members(grant.held_as)
         stuck = {
-            one: (apart if one in beside else own) & cpus
+            one: own & cpus
             for one, cpus in self.cpus.items()
-            if one != container_id
+            if one != container_id and one not in beside
         }
         owners = [known[one] for one, cpus in stuck.items() if cpus and one in ledger.grants]
         if not owners:
@@ -196,6 +197,9 @@ def _decided_away(
             decision = decide()
     finally:
         stuck.hold(before)
+    if isinstance(decision.result, Grant) and decision.result.pen is not None:
+        # The others in its pen may have other cpus, too.
+        stuck.look_again()
     return stuck.told(decision)
 
 

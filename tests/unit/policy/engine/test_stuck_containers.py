@@ -308,3 +308,23 @@ def test_who_has_a_part_of_a_pen_alone_is_told_of_others_in_it() -> None:
     (text,) = told(engine, owner)
     assert text.startswith(f"cpus {part} of its own are also run on by default/p/a")
     assert told(engine, sharer) == []
+
+
+def test_all_that_share_a_pen_are_told_where_one_of_them_has_it_grow() -> None:
+    engine = engine_of(THREE_NODES)
+    placed(engine, container_of("plug-0", 3, annotations=in_node(0)))
+    placed(engine, container_of("plug-2", 4, annotations=in_node(2)))
+    pod = pod_of(None, wish="pod-pool.pinfold.dev=true")
+    half = Resources(cpu_request_milli=600, cpu_limit_milli=600)
+    alone, first, second = (
+        inside(pod, "a", whole(1)),
+        inside(pod, "b", half),
+        inside(pod, "c", half),
+    )
+    placed(engine, alone)
+    placed(engine, first)
+    stuck_sharer(engine, "6-7")
+    placed(engine, second)
+    assert [cpus(engine, one) for one in (alone, first, second)] == ["4", "5-6", "5-6"]
+    assert [len(told(engine, one)) for one in (alone, first, second)] == [0, 1, 1]
+    engine.check()
