@@ -175,6 +175,9 @@ class LeftCpus:
         allocator, ledger = self._allocator, self._ledger
         container = allocator.roster.containers[container_id]
         classified = allocator.roster.classified[container_id]
+        was_there = allocator.pens.has_place_of(container)
+        if allocator.planner.objection(container, classified.problems, was_there=was_there):
+            return False
         if allocator.pens.name_of(container, classified) is not None:
             # To plan a pen is to book it.
             return True
