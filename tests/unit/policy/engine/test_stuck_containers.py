@@ -227,6 +227,29 @@ def test_an_audit_tells_who_is_stuck_on_whose_cpus() -> None:
     assert first.likely == REFUSED
 
 
+def test_an_audit_names_those_of_a_pen_and_one_of_them_only_for_the_part_of_another() -> None:
+    engine = engine_of(THREE_NODES)
+    sharer = container_of("sharer", 0.5, annotations=in_node(1))
+    inner = inside(pod_of(whole(4)), "a")
+    owner = inside(inner.pod, "own", whole(2, memory=GIB))
+    for one in (sharer, inner):
+        placed(engine, one)
+    wide = CpuSet.parse("4-11")
+    engine.stuck_containers.note({sharer.id: wide, inner.id: wide})
+    kernel = {one.id: Pinning(cpus=wide) for one in (sharer, inner)}
+    found = {one.container.id: one.likely for one in find_drift(engine.snapshot(), kernel)}
+    assert found == {
+        sharer.id: f"{REFUSED}; it runs on cpus of default/p/a",
+        inner.id: REFUSED,
+    }
+    placed(engine, owner)
+    found = {one.container.id: one.likely for one in find_drift(engine.snapshot(), kernel)}
+    assert found == {
+        sharer.id: f"{REFUSED}; it runs on cpus of default/p/a, default/p/own",
+        inner.id: f"{REFUSED}; it runs on cpus of default/p/own",
+    }
+
+
 def test_cpus_of_a_claim_are_its_own_whoever_is_stuck_there() -> None:
     engine = engine_of(THREE_NODES)
     stuck_sharer(engine)
