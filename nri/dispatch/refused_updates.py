@@ -40,8 +40,8 @@ class RefusedUpdates:
         actuator.looked.append(self._look)
 
     def renew(self) -> None:
-        """Have the policy told anew: it began with new books. In a turn at it."""
-        self._told = {}
+        """Tell the policy anew: it adopted all that runs, and forgot them. In a turn at it."""
+        self._tell()
 
     def _note(self, mismatch: Mismatch) -> None:
         """Note what the kernel has for a container that was told in vain. In the actuator's thread.

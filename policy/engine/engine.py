@@ -23,7 +23,6 @@ from ..pools.supply import Supply
 from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
-from .adoption.adopted_container import adopt_alone
 from .adoption.adopted_node import adopted_node
 from .adoption.readoption import readopted
 from .advice import Advice
@@ -33,7 +32,7 @@ from .left_cpus import LeftCpus
 from .replacing.asked_move import ANYWHERE, AskedMove
 from .restoration import restore
 from .snapshot import Snapshot
-from .stuck_containers import StuckContainers, placed_away, resized
+from .stuck_containers import StuckContainers, adopted, placed_away, resized, resized_pod
 from .unmet.lost_rules import UnmetNames
 from .unmet.notes import note_placement
 
@@ -185,7 +184,7 @@ class Engine:
         """
         container = self._central.completed(container)
         self._replace(container)
-        return adopt_alone(self._allocator, container, advice)
+        return adopted(self._allocator, container, advice)
 
     def note(self, container_id: ContainerId, *, is_anew: bool = False) -> tuple[str, ...]:
         """Notes about a placement, which are kept with its decision. For when nobody waits."""
@@ -250,7 +249,7 @@ class Engine:
 
     def resize_pod(self, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
         """Another size for a pod, or a refusal that changes nothing; containers `update` by it."""
-        refusal = self._allocator.pen_resizer.resize_pod(pod, size)
+        refusal = resized_pod(self._allocator, pod, size)
         if refusal is not None:
             self._allocator.unmet.forget_shifted()
             return refusal
@@ -335,6 +334,7 @@ class Engine:
         earlier = dict(self.decisions)
         for container_id in tuple(self.containers):
             self._allocator.forget(container_id)
+        self.stuck_containers.hold({})
         return self._readopt(containers, advice, earlier, self.tree)
 
     def _readopt(

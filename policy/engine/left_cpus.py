@@ -23,6 +23,7 @@ from ..placing.placer import Failure
 from .allocator import Allocator
 from .decision import KEPT, Decision, left_as_it_was
 from .snapshot import Snapshot
+from .stuck_containers import StuckContainers
 
 
 class PenBefore(Struct, frozen=True):
@@ -131,7 +132,12 @@ class LeftCpus:
         look = allocator.unmet.look()
         allocator.unmet.note_displaced(one for one in had.members if one != container_id)
         back = partial(self._back_in, had, container_id)
-        return allocator.make_change(container_id, back, look)
+        decision, stuck = (
+            allocator.make_change(container_id, back, look),
+            StuckContainers(allocator),
+        )
+        stuck.look_again()
+        return stuck.told(decision)
 
     def _back_in(self, had: PenBefore, container_id: ContainerId) -> Decision:
         allocator, ledger, pen_id = self._allocator, self._ledger, had.pen.container_id
@@ -169,6 +175,9 @@ class LeftCpus:
         allocator, ledger = self._allocator, self._ledger
         container = allocator.roster.containers[container_id]
         classified = allocator.roster.classified[container_id]
+        was_there = allocator.pens.has_place_of(container)
+        if allocator.planner.objection(container, classified.problems, was_there=was_there):
+            return False
         if allocator.pens.name_of(container, classified) is not None:
             # To plan a pen is to book it.
             return True

@@ -4,18 +4,20 @@ Whoever got a cpu there for itself would share it, and gets others as long as th
 there are none it is told so, and not refused: one container's fault would keep all others out.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import CpuSet
-from ..model.container import Container, ContainerId, Resources
+from ..model.container import Container, ContainerId, Pod, Resources
 from ..model.grant import Grant, Refusal
 from ..model.request import Request
 from ..placing.classifier import Classified
 from ..placing.judging.restriction import names_text
 from ..text.errors import Problem
+from .adoption.adopted_container import adopt_alone
+from .advice import Advice
 from .allocator import Allocator
 from .decision import STUCK, Decision
 
@@ -45,11 +47,16 @@ class StuckContainers:
         if not (stuck or self.cpus):
             return ()
         self.hold(stuck)
+        return self.look_again()
+
+    def look_again(self) -> Sequence[ContainerId]:
+        """Tell those of it whose own cpus are others by now; returns the same as `note`."""
         ledger, decisions = self._allocator.books.ledger, self._allocator.roster.decisions
         found: list[ContainerId] = []
         for container_id in ledger.grants:
-            decision, new = decisions[container_id], self._problem(container_id)
-            if (told := _problem_of(decision)) != new:
+            decision, new = decisions.get(container_id), self._problem(container_id)
+            # About one that is just being placed none is noted yet.
+            if decision is not None and (told := _problem_of(decision)) != new:
                 decisions[container_id] = _with_problem(decision, new)
                 if told is None:
                     found.append(container_id)
@@ -59,13 +66,14 @@ class StuckContainers:
         """The decision, with who is stuck on the cpus that its container has for itself."""
         is_granted = isinstance(decision.result, Grant)
         problem = self._problem(decision.container_id) if is_granted else None
-        return decision if problem is None else _with_problem(decision, problem)
+        return decision if _problem_of(decision) == problem else _with_problem(decision, problem)
 
-    def hold_but(self, container_id: ContainerId) -> None:
-        """Keep the cpus of all but one from newcomers, and of none that holds nothing any more."""
+    def hold_but(self, insiders: Collection[ContainerId]) -> None:
+        """Keep the cpus of all but some from newcomers, and of none that holds nothing any more."""
         grants = self._allocator.books.ledger.grants
-        kept = {one: cpus for one, cpus in self.cpus.items() if one in grants}
-        kept.pop(container_id, None)
+        kept = {
+            one: cpus for one, cpus in self.cpus.items() if one in grants and one not in insiders
+        }
         self.hold(kept)
 
     def hold(self, stuck: Mapping[ContainerId, int]) -> None:
@@ -80,9 +88,17 @@ class StuckContainers:
         ledger, known = allocator.books.ledger, allocator.roster.containers
         if container_id not in ledger.grants:
             return None
-        grant = ledger.counted(container_id)
-        own, insiders = grant.exclusive.mask, {container_id, *ledger.members(grant.container_id)}
-        stuck = {one: own & cpus for one, cpus in self.cpus.items() if one not in insiders}
+        grant = ledger.grants[container_id]
+        own = (grant.exclusive or grant.rest).mask
+        if not own & ledger.narrowed.stuck_cpus:
+            return None
+        # What is nobody's part of a pen all share that are in it.
+        beside = () if grant.exclusive else ledger.members(grant.held_as)
+        stuck = {
+            one: own & cpus
+            for one, cpus in self.cpus.items()
+            if one != container_id and one not in beside
+        }
         owners = [known[one] for one, cpus in stuck.items() if cpus and one in ledger.grants]
         if not owners:
             return None
@@ -109,33 +125,68 @@ def placed_away(allocator: Allocator, container: Container, classified: Classifi
             allocator.books.let_count(container, classified.rules, classified.placement)
         return allocator.place(container, classified)
 
-    return _decided_away(allocator, container.id, place, classified.request)
+    return _decided_away(allocator, container, place, classified.request)
+
+
+def adopted(allocator: Allocator, container: Container, advice: Advice | None) -> Decision:
+    """The decision about one that runs already, where it is or else as about a new container."""
+    adopt = partial(adopt_alone, allocator, container, advice)
+    return _changed_away(allocator, container, adopt)
 
 
 def resized(allocator: Allocator, container_id: ContainerId, resources: Resources) -> Decision:
     """The decision about other resources for a container, as for a new one."""
+    container = allocator.roster.containers[container_id]
     resize = partial(allocator.resize, container_id, resources)
-    if not allocator.books.ledger.narrowed.stuck:
+    return _changed_away(allocator, container, resize)
+
+
+def resized_pod(allocator: Allocator, pod: Pod, size: Resources) -> Refusal | None:
+    """Another size for a pod, as for a new container; a refusal leaves what it had."""
+    stuck, resize = StuckContainers(allocator), partial(allocator.pen_resizer.resize_pod, pod, size)
+    if not stuck.cpus:
         return resize()
-    decision = _decided_away(allocator, container_id, resize)
+    before = stuck.cpus
+    try:
+        stuck.hold_but(allocator.roster.of_pod(pod.id))
+        refusal = resize()
+        if refusal is not None and stuck.cpus:
+            stuck.hold({})
+            refusal = resize()
+    finally:
+        stuck.hold(before)
+    stuck.look_again()
+    return refusal
+
+
+def _changed_away(
+    allocator: Allocator, container: Container, decide: Callable[[], Decision]
+) -> Decision:
+    if not allocator.books.ledger.narrowed.stuck:
+        return decide()
+    decision = _decided_away(allocator, container, decide)
     if isinstance(decision.result, Grant):
-        allocator.roster.decisions[container_id] = decision
+        allocator.roster.decisions[container.id] = decision
     return decision
 
 
 def _decided_away(
     allocator: Allocator,
-    container_id: ContainerId,
+    container: Container,
     decide: Callable[[], Decision],
     request: Request | None = None,
 ) -> Decision:
     """`request`: what is asked for, if it is known beforehand."""
     stuck, ledger = StuckContainers(allocator), allocator.books.ledger
-    before = stuck.cpus
+    before, held = stuck.cpus, ledger.grants.get(container.id)
     try:
-        # Where it runs itself, stuck or not, nobody else need be kept from.
-        stuck.hold_but(container_id)
-        if request is not None and request.fallback is None:
+        # Where it runs itself, or in its pen, stuck or not, nobody else need be kept from.
+        beside = ledger.members(held.held_as) if held is not None else ()
+        stuck.hold_but({container.id, *beside})
+        if container.claimed is not None:
+            # It runs on these very cpus, and nobody else is to have them.
+            stuck.hold({})
+        elif request is not None and request.fallback is None:
             clear = ledger.free_sharable[-1] & ~ledger.narrowed.stuck_cpus
             if request.exclusive > (clear | ledger.free_isolated[-1]).bit_count():
                 # On a large machine it takes long to find that there is no other place.
@@ -146,6 +197,9 @@ def _decided_away(
             decision = decide()
     finally:
         stuck.hold(before)
+    if isinstance(decision.result, Grant) and decision.result.pen is not None:
+        # The others in its pen may have other cpus, too.
+        stuck.look_again()
     return stuck.told(decision)
 
 

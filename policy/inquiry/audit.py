@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ...topology.sets.cpuset import CpuSet
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..engine.snapshot import Snapshot
 from ..model.container import Container, ContainerId
 from ..model.pinning import Pinning
@@ -95,10 +95,12 @@ def _likely(
 
 def _stuck_text(snapshot: Snapshot, container_id: ContainerId) -> str:
     """The fault of a runtime with one container, and the others who are not alone for it."""
-    cpus = CpuSet(snapshot.stuck[container_id])
+    cpus, held_as = CpuSet(snapshot.stuck[container_id]), snapshot.grants[container_id].held_as
     owners = [
         snapshot.containers[one]
         for one, grant in snapshot.grants.items()
-        if one != container_id and grant.exclusive & cpus
+        if one != container_id
+        # What is nobody's part of a pen is for all that are in it.
+        and (grant.exclusive or (grant.rest if grant.held_as != held_as else NO_CPUS)) & cpus
     ]
     return f"{REFUSED}; it runs on cpus of {names_text(owners)}" if owners else REFUSED

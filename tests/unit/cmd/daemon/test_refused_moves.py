@@ -1,12 +1,14 @@
 """Refused moves: a pen whose runtime refuses to move one of it stays where it was, all of it."""
 
 from collections.abc import Iterator
+from typing import TypeGuard
 
 import pytest
 from msgspec.structs import replace
 
 from pinfold.cmd.daemon.moves.refused_moves import RefusedMoves
 from pinfold.nri.dispatch.report import Decided
+from pinfold.policy.engine.decision import STUCK
 from pinfold.policy.engine.replacing.joint_replacement import JointStep
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.topology.sets.cpuset import NO_CPUS
@@ -83,6 +85,30 @@ def test_a_pen_is_taken_back_with_all_who_are_in_it(node: PaperFront) -> None:
     node.owner.ask("check", policy.check)
 
 
+def test_those_of_a_pen_that_is_taken_back_are_told_of_who_is_stuck_there(node: PaperFront) -> None:
+    first, second = penned(node)
+    policy, home = node.events.policy, node.kernel[first.id]
+    refused = RefusedMoves()
+    refused.start(node, lambda _one, _error: None)
+    node.listeners.append(refused)
+    wolf = container_of("wolf").id
+    node.refused |= {wolf, second.id}
+    node.kernel[wolf] = home
+    node.actuator.doubt([wolf])
+    node.wait(lambda: wolf in policy.stuck_containers.cpus)
+    node.owner.ask("note", lambda: refused.note(first.id, policy))
+    go = [JointStep(first.id)]
+    node.owner.ask("go", lambda: node.events.moves.place_anew(go))
+    node.wait(lambda: [one for one in node.happenings if _is_return(one)])
+    (told,) = [one.decision for one in node.happenings if _is_return(one)]
+    for problems in (
+        told.problems,
+        *(policy.decisions[one.id].problems for one in (first, second)),
+    ):
+        (text,) = [one.what for one in problems if one.where == STUCK]
+        assert text.startswith(f"cpus {home.cpus} of its own are also run on by default/wolf/main")
+
+
 def test_a_pen_that_somebody_has_left_meanwhile_is_not_taken_back(node: PaperFront) -> None:
     first, second = penned(node)
     policy, home = node.events.policy, node.kernel[first.id].cpus or NO_CPUS
@@ -104,5 +130,5 @@ def test_a_pen_that_somebody_has_left_meanwhile_is_not_taken_back(node: PaperFro
     node.owner.ask("check", policy.check)
 
 
-def _is_return(happening: object) -> bool:
+def _is_return(happening: object) -> TypeGuard[Decided]:
     return isinstance(happening, Decided) and happening.event == "return"

@@ -120,11 +120,13 @@ class LiveNode:
         moved = self.owner.ask("move", lambda: self.events.moves.move(container.id, asked))
         assert isinstance(moved.result, Grant), moved.result
 
-    def synchronize(self) -> None:
-        """The runtime lists what runs, as the kernel has it."""
+    def synchronize(self, but: str = "") -> None:
+        """The runtime lists what runs, as the kernel has it, without one that is gone."""
         policy = self.events.policy
         running = [
-            replace(policy.containers[one], cpus=self.kernel[one].cpus) for one in policy.grants
+            replace(policy.containers[one], cpus=self.kernel[one].cpus)
+            for one in policy.grants
+            if one != but
         ]
         listed = Listing(
             containers=tuple(running),

@@ -104,7 +104,22 @@ def test_one_that_lost_an_update_once_is_not_refused(node: LiveNode) -> None:
 
 def test_a_list_of_all_that_runs_forgets_none(node: LiveNode) -> None:
     sharer = refusing(node)
-    node.run(container_of("first", 1, annotations=in_node(1)))
+    node.run(first := container_of("first", 1, annotations=in_node(1)))
     node.wait(lambda: stuck(node))
     node.owner.ask("renew", node.synchronize)
-    node.wait(lambda: stuck(node) == [sharer.id])
+    assert stuck(node) == [sharer.id]
+    assert len(told(node, first)) == 1
+    assert node.actuator.settle(10.0)
+    assert stuck(node) == [sharer.id]
+    assert len(told(node, first)) == 1
+
+
+def test_one_that_is_not_in_such_a_list_keeps_nobody_away(node: LiveNode) -> None:
+    sharer = refusing(node)
+    node.run(first := container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: stuck(node))
+    node.owner.ask("renew", lambda: node.synchronize(but=sharer.id))
+    assert stuck(node) == []
+    assert told(node, first) == []
+    assert node.actuator.settle(10.0)
+    assert stuck(node) == []

@@ -67,6 +67,16 @@ def test_nobody_gets_cpus_of_its_own_that_another_has_just_left() -> None:
     assert engine.left == {}
 
 
+def test_one_that_is_refused_for_its_texts_is_told_of_no_such_cpus() -> None:
+    engine = engine_of(THREE_NODES, onBadAnnotation="fail")
+    placed(engine, container_of("plug", 3, annotations=in_node(0)))
+    placed(engine, owner := container_of("owner", 4))
+    move(engine, owner, 2)
+    odd = container_of("odd", 1, annotations={"smt.pinfold.dev/pod": "odd"})
+    assert "free once" not in reason(engine.create(odd))
+    assert "free once" in reason(engine.create(container_of("newcomer", 1)))
+
+
 def test_nobody_shares_cpus_that_another_has_just_left_before_they_are_let_go() -> None:
     engine = engine_of(THREE_NODES)
     neighbour = container_of("neighbour", 0.5, annotations=in_node(1))

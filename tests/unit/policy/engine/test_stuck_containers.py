@@ -6,11 +6,12 @@ from msgspec.structs import replace
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.inquiry.audit import REFUSED, find_drift
-from pinfold.policy.model.container import Container, ContainerId, Resources
-from pinfold.policy.model.grant import Grant
+from pinfold.policy.model.container import Container, ContainerId, ContainerState, Resources
+from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
+    GIB,
     apart,
     container_of,
     cpus,
@@ -20,6 +21,9 @@ from tests.unit.policy.engine.ruled_pods import (
     term,
 )
 from tests.unit.policy.engine.test_left_cpus import THREE_NODES, in_node, move
+from tests.unit.policy.engine.test_penning import container as inside
+from tests.unit.policy.engine.test_penning import pod as pod_of
+from tests.unit.policy.engine.test_penning import whole
 
 
 def stuck_sharer(engine: Engine, kernel: str = "4-7", node: int = 1) -> Container:
@@ -221,3 +225,129 @@ def test_an_audit_tells_who_is_stuck_on_whose_cpus() -> None:
     kernel = {sharer.id: Pinning(cpus=CpuSet.parse("4-5"))}
     (first,) = find_drift(engine.snapshot(), kernel)
     assert first.likely == REFUSED
+
+
+def test_an_audit_names_those_of_a_pen_and_one_of_them_only_for_the_part_of_another() -> None:
+    engine = engine_of(THREE_NODES)
+    sharer = container_of("sharer", 0.5, annotations=in_node(1))
+    inner = inside(pod_of(whole(4)), "a")
+    owner = inside(inner.pod, "own", whole(2, memory=GIB))
+    for one in (sharer, inner):
+        placed(engine, one)
+    wide = CpuSet.parse("4-11")
+    engine.stuck_containers.note({sharer.id: wide, inner.id: wide})
+    kernel = {one.id: Pinning(cpus=wide) for one in (sharer, inner)}
+    found = {one.container.id: one.likely for one in find_drift(engine.snapshot(), kernel)}
+    assert found == {
+        sharer.id: f"{REFUSED}; it runs on cpus of default/p/a",
+        inner.id: REFUSED,
+    }
+    placed(engine, owner)
+    found = {one.container.id: one.likely for one in find_drift(engine.snapshot(), kernel)}
+    assert found == {
+        sharer.id: f"{REFUSED}; it runs on cpus of default/p/a, default/p/own",
+        inner.id: f"{REFUSED}; it runs on cpus of default/p/own",
+    }
+
+
+def test_cpus_of_a_claim_are_its_own_whoever_is_stuck_there() -> None:
+    engine = engine_of(THREE_NODES)
+    stuck_sharer(engine)
+    claiming = replace(container_of("claiming", 2), claimed=CpuSet.parse("4-5"))
+    decision = engine.create(claiming)
+    assert isinstance(decision.result, Grant)
+    assert str(decision.result.exclusive) == "4-5"
+    assert len(told(engine, claiming)) == 1
+    engine.stuck_containers.note({})
+    placed(engine, container_of("plug", 4, annotations=in_node(2)))
+    others = [engine.create(container_of(f"other-{number}", 1)) for number in range(8)]
+    own = [one.result.exclusive for one in others if isinstance(one.result, Grant)]
+    assert own
+    assert all(one.isdisjoint(decision.result.exclusive) for one in own)
+    engine.check()
+
+
+def test_one_that_ran_already_and_has_such_cpus_is_told() -> None:
+    engine = engine_of(THREE_NODES)
+    stuck_sharer(engine)
+    late = replace(container_of("late", 2), cpus=CpuSet.parse("4-5"), state=ContainerState.RUNNING)
+    decision = engine.adopt(late)
+    assert str(decision.pinning.cpus) == "4-5"
+    assert len(told(engine, late)) == 1
+    assert decision.problems == engine.decisions[late.id].problems
+    claiming = replace(container_of("claiming", 2), claimed=CpuSet.parse("6-7"), id=late.id)
+    decision = engine.adopt(replace(claiming, cpus=CpuSet.parse("6-7")))
+    assert isinstance(decision.result, Grant)
+    assert str(decision.result.exclusive) == "6-7"
+    engine.check()
+
+
+def pod_beside(engine: Engine) -> Container:
+    """One of a pod that has two cpus of node 1; all others of other nodes are others' own."""
+    placed(engine, container_of("plug-0", 3, annotations=in_node(0)))
+    placed(engine, container_of("plug-2", 4, annotations=in_node(2)))
+    first = inside(pod_of(whole(2)), "a")
+    placed(engine, first)
+    placed(engine, inside(first.pod, "b"))
+    assert cpus(engine, first) == "4-5"
+    return first
+
+
+def test_a_pod_that_grows_has_such_cpus_where_there_are_no_others_and_is_told() -> None:
+    engine = engine_of(THREE_NODES)
+    first = pod_beside(engine)
+    stuck_sharer(engine, "6-7")
+    assert not isinstance(engine.resize_pod(first.pod, whole(3)), Refusal)
+    assert cpus(engine, first) == "4-6"
+    (text,) = told(engine, first)
+    assert text.startswith("cpus 6 of its own")
+    assert not isinstance(engine.resize_pod(first.pod, whole(2)), Refusal)
+    assert told(engine, first) == []
+    assert isinstance(engine.resize_pod(first.pod, whole(6)), Refusal)
+    assert list(engine.stuck_containers.cpus)
+    engine.check()
+
+
+def test_a_pod_may_grow_to_where_it_runs_itself() -> None:
+    engine = engine_of(THREE_NODES)
+    first = inside(pod_of(whole(2)), "a")
+    placed(engine, first)
+    placed(engine, second := inside(first.pod, "b"))
+    engine.stuck_containers.note({second.id: CpuSet.parse("4-7")})
+    assert not isinstance(engine.resize_pod(first.pod, whole(4)), Refusal)
+    assert cpus(engine, first) == "4-7"
+    assert told(engine, first) == []
+    engine.check()
+
+
+def test_who_has_a_part_of_a_pen_alone_is_told_of_others_in_it() -> None:
+    engine = engine_of(THREE_NODES)
+    sharer = inside(pod_of(whole(4)), "a")
+    owner = inside(sharer.pod, "own", whole(2, memory=GIB))
+    placed(engine, sharer)
+    placed(engine, owner)
+    part = engine.grants[owner.id].exclusive
+    assert engine.stuck_containers.note({sharer.id: CpuSet.parse("4-7")}) == [owner.id]
+    (text,) = told(engine, owner)
+    assert text.startswith(f"cpus {part} of its own are also run on by default/p/a")
+    assert told(engine, sharer) == []
+
+
+def test_all_that_share_a_pen_are_told_where_one_of_them_has_it_grow() -> None:
+    engine = engine_of(THREE_NODES)
+    placed(engine, container_of("plug-0", 3, annotations=in_node(0)))
+    placed(engine, container_of("plug-2", 4, annotations=in_node(2)))
+    pod = pod_of(None, wish="pod-pool.pinfold.dev=true")
+    half = Resources(cpu_request_milli=600, cpu_limit_milli=600)
+    alone, first, second = (
+        inside(pod, "a", whole(1)),
+        inside(pod, "b", half),
+        inside(pod, "c", half),
+    )
+    placed(engine, alone)
+    placed(engine, first)
+    stuck_sharer(engine, "6-7")
+    placed(engine, second)
+    assert [cpus(engine, one) for one in (alone, first, second)] == ["4", "5-6", "5-6"]
+    assert [len(told(engine, one)) for one in (alone, first, second)] == [0, 1, 1]
+    engine.check()
