@@ -116,7 +116,8 @@ class Advice(Struct, frozen=True, kw_only=True):
             # Less than a slice is shared with all others of its pen.
             own, rest = NO_CPUS, rest | own
         pen = self.pen - withdrawn or self.pen
-        left = structs.replace(self, exclusive=own, rest=rest, pen=pen)
+        grown = tuple(one & own for one in self.grown if one & own)
+        left = structs.replace(self, exclusive=own, grown=grown, rest=rest, pen=pen)
         if self.within is None or not cpus or not cpus <= withdrawn:
             return left
         return structs.replace(left, within=self.within - withdrawn or None)

@@ -3,7 +3,7 @@
 The daemon may be killed before these are saved. Where containers run tells what is so by now.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 
 from msgspec.structs import replace
@@ -23,8 +23,8 @@ def believed_advice(
     advice: Mapping[ContainerId, Advice],
     books: Books,
     roster: Roster,
-) -> Mapping[ContainerId, Advice]:
-    """The advice that does not contradict where containers run.
+) -> tuple[Mapping[ContainerId, Advice], Collection[ContainerId]]:
+    """The advice that does not contradict where containers run; and whom we may have moved since.
 
     Of one that runs on none of the cpus that were its own nothing is remembered, and a pen of such
     a one has the cpus on which its containers run. `had`: the cpus in the runtime's list. `others`:
@@ -32,6 +32,7 @@ def believed_advice(
     """
     since = {(one.pod.id, had[one.id]) for one in running if one.id not in advice and had[one.id]}
     believed, pens = dict(advice), dict[CpuSet, None]()
+    is_older = _is_older(running, advice, books.tree.root.cpus)
     for one in running:
         hint, cpus = advice.get(one.id), had[one.id]
         # Who is left alone runs on any cpus, whatever it claims.
@@ -47,10 +48,10 @@ def believed_advice(
         has_pen_since = hint.exclusive and not hint.is_penned and (one.pod.id, cpus) in since
         if not (has_pen_since or hint.is_disproved(cpus, books.picker)):
             pass
-        elif hint.is_penned:
-            pens[hint.pen] = None
-        else:
+        elif not hint.is_penned:
             del believed[one.id]
+        elif is_older:
+            pens[hint.pen] = None
     for pen in pens:
         inside = [one for one in running if one.id in advice and advice[one.id].pen == pen]
         if have_own_places(inside):
@@ -61,7 +62,24 @@ def believed_advice(
         run = reduce(CpuSet.__or__, (cpus_with_hidden(one, books, roster) for one in inside))
         for one in inside:
             believed[one.id] = replace(advice[one.id], exclusive=NO_CPUS, rest=run, pen=run)
-    return believed
+    return believed, advice.keys() if is_older else ()
+
+
+def _is_older(
+    running: Sequence[Container], advice: Mapping[ContainerId, Advice], usable: CpuSet
+) -> bool:
+    """Whether what is remembered may be older than the last changes.
+
+    Where nobody came, went or was resized since, we changed nothing: a container that runs on
+    others' cpus was put there by another program, and nobody loses any to it. Who began on all
+    cpus, as one does while nobody looks, was given none of others'.
+    """
+    asked = {
+        one.id: one.resources.cpu_request_milli
+        for one in running
+        if one.id in advice or (one.cpus and not usable <= one.cpus)
+    }
+    return asked != {key: hint.cpu_request_milli for key, hint in advice.items()}
 
 
 def have_own_places(of_pod: Sequence[Container]) -> bool:

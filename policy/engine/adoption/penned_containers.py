@@ -30,10 +30,7 @@ class PennedContainers(Struct, frozen=True, kw_only=True):
     others: int
     """A mask of the cpus on which all others run."""
     given: int
-    """Of these, where those run that are remembered: nothing there is the pen's by now.
-
-    For what is remembered may be older than the last changes.
-    """
+    """Of these, where those run that we may have moved since: nothing there is the pen's by now."""
 
 
 def find_penned(
@@ -41,11 +38,11 @@ def find_penned(
     requests: Mapping[ContainerId, Request],
     advice: Mapping[ContainerId, Advice],
     penning: Penning,
-    remembered: Collection[ContainerId],
+    movable: Collection[ContainerId],
 ) -> tuple[PennedContainers, ...]:
     """Containers of a list that belong in pens, by pen. O(containers x pens).
 
-    `remembered`: all that are, also those whose advice is not believed.
+    `movable`: those that we may have moved since they were remembered.
     """
     by_pod: dict[PodId, list[Container]] = {}
     found: dict[PenName, list[Container]] = {}
@@ -74,7 +71,7 @@ def find_penned(
     for name, inside in found.items():
         ids = {one.id for one in inside}
         others = [one for one in running if one.id not in ids]
-        told = [one for one in others if one.id in remembered]
+        told = [one for one in others if one.id in movable]
         groups.append(
             PennedContainers(
                 name=name,

@@ -81,10 +81,10 @@ def _readopt(
                 books.withdraw(container.id)
                 faults[container.id] = [fault.error]
     sound = [one for one in running if one.id not in faults]
-    told, remembered = told_rules(advice), advice.keys()
+    told = told_rules(advice)
     requests = {one.id: roster.classified[one.id].request for one in sound}
     others = overlaps([(one, requests.get(one.id)) for one in running])
-    advice = believed_advice(sound, had, others, advice, books, roster)
+    advice, movable = believed_advice(sound, had, others, advice, books, roster)
     for container in running:
         found = faults.get(container.id, ())
         if len(found) == 1:
@@ -92,7 +92,7 @@ def _readopt(
                 keep(allocator, container, others[container.id], advice.get(container.id), found[0])
         elif found:
             leave_out(allocator, container, found[-1])
-    homeless = _adopt(allocator, sound, requests, others, advice, remembered)
+    homeless = _adopt(allocator, sound, requests, others, advice, movable)
     if books.standing.rules:
         adopted = [one for one in sound if one.id in books.ledger.grants]
         _heed_rules(allocator, adopted, advice, told)
@@ -142,14 +142,14 @@ def _adopt(
     requests: Mapping[ContainerId, Request],
     others: Mapping[ContainerId, int],
     advice: Mapping[ContainerId, Advice],
-    remembered: Collection[ContainerId],
+    movable: Collection[ContainerId],
 ) -> list[Container]:
     """Book what every container has; returns those that have nothing legal.
 
-    `remembered`: all that are, also those whose advice is not believed.
+    `movable`: those that we may have moved since they were remembered.
     """
     books = allocator.books
-    penned = find_penned(running, requests, advice, allocator.pens, remembered)
+    penned = find_penned(running, requests, advice, allocator.pens, movable)
     inside = {one.id for group in penned for one in group.containers}
     everybody, running = running, [one for one in running if one.id not in inside]
     if books.must_expect(everybody):

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import ContainerId
+from pinfold.policy.model.container import ContainerId, Resources
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.topology.model.offline import without
 
@@ -23,6 +23,18 @@ def test_a_container_keeps_the_cpu_of_its_own_that_is_left_and_gets_another() ->
     engine, own = Engine(NODES, CONFIG), running("own", "6-7", 2000)
     engine.synchronize([own])
     assert str(adopted(engine, 6).grants[own.id].exclusive) == "4,7"
+
+
+def test_a_container_that_lost_a_cpu_by_which_it_grew_gives_back_as_many_as_before() -> None:
+    engine, own = Engine(NODES, CONFIG), running("own", "4", 2000)
+    engine.create(replace(own, cpus=None))
+    engine.update(own.id, Resources(cpu_request_milli=3000, cpu_limit_milli=3000))
+    assert [str(one) for one in engine.grants[own.id].grown] == ["6"]
+    again = adopted(engine, 6)
+    again.update(own.id, Resources(cpu_request_milli=2000, cpu_limit_milli=2000))
+    again.update(own.id, Resources(cpu_request_milli=1000, cpu_limit_milli=1000))
+    again.check()
+    assert len(again.grants[own.id].exclusive) == 1
 
 
 def test_a_pod_keeps_the_cpus_that_are_left_of_a_slice_and_of_the_rest() -> None:
