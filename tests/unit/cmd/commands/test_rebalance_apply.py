@@ -352,6 +352,14 @@ def test_a_move_is_not_made_while_the_runtime_is_away(node: AskedNode) -> None:
     assert (found.moved, found.reason, found.pool) == (False, reason, "socket #0")
 
 
+@pytest.fixture(name="heeded_interrupts")
+def fixture_heeded_interrupts() -> Generator[None]:
+    """A shell starts what it does not wait for with SIGINT ignored; Python leaves it so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Relay:
     """A socket before a daemon's, at which something happens before the second question."""
 
@@ -401,6 +409,7 @@ class Relay:
                     others[one].sendall(data)
 
 
+@pytest.mark.usefixtures("heeded_interrupts")
 def test_whoever_interrupts_it_is_told_what_was_done_until_then(
     node: AskedNode, tmp_path: Path
 ) -> None:
