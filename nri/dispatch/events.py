@@ -22,11 +22,12 @@ from ...topology.model.machine import Machine
 from .actuator import Actuator
 from .answer import Answer
 from .broken_rules import BrokenRules, as_it_is
-from .foreign_pins import ForeignPins, UndoneCreations
+from .foreign_pins import ForeignPins
 from .live_moves import LiveMoves
 from .newcomer import Listing, Mention, Newcomer
 from .owner import Owner
-from .refused_updates import RefusedUpdates
+from .refusals.refused_updates import RefusedUpdates
+from .refusals.undone_creations import UndoneCreations
 from .report import (
     Adjusted,
     ColdStarted,

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from ...policy.engine.decision import STUCK
-from ...policy.engine.engine import Engine
-from ...policy.model.container import ContainerId
-from ...topology.sets.cpuset import CpuSet
-from .actuator import Actuator
-from .owner import Owner
-from .pin_state import Mismatch
-from .report import Report, Unplaceable
+from ....policy.engine.decision import STUCK
+from ....policy.engine.engine import Engine
+from ....policy.model.container import ContainerId
+from ....topology.sets.cpuset import CpuSet
+from ..actuator import Actuator
+from ..owner import Owner
+from ..pin_state import Mismatch
+from ..report import Report, Unplaceable
 
 
 class RefusedUpdates:
