@@ -132,10 +132,8 @@ class LeftCpus:
         look = allocator.unmet.look()
         allocator.unmet.note_displaced(one for one in had.members if one != container_id)
         back = partial(self._back_in, had, container_id)
-        decision, stuck = (
-            allocator.make_change(container_id, back, look),
-            StuckContainers(allocator),
-        )
+        decision = allocator.make_change(container_id, back, look)
+        stuck = StuckContainers(allocator)
         stuck.look_again()
         return stuck.told(decision)
 
