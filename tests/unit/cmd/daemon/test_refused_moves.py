@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.cmd.daemon.moves.refused_moves import RefusedMoves
-from pinfold.nri.dispatch.report import Decided
+from pinfold.nri.dispatch.report import Decided, Happening, Unapplied
 from pinfold.policy.engine.decision import STUCK
 from pinfold.policy.engine.replacing.joint_replacement import JointStep
 from pinfold.policy.model.container import Container, ContainerId
@@ -122,11 +122,14 @@ def test_a_pen_that_somebody_has_left_meanwhile_is_not_taken_back(node: PaperFro
     node.wait(lambda: node.actuator.counts().failing)
     pinning = policy.pinning(second.id)
     assert pinning is not None
-    node.listeners.append(refused)
-    node.wait(lambda: [one for one in node.happenings if type(one).__name__ == "Unapplied"])
-    node.owner.ask("nothing", lambda: None)
-    assert policy.pinning(second.id) == pinning
-    assert [left.exclusive for left in policy.left.values()] == [home]
+    heard = list[Happening]()
+    # In this order: once it was heard, the turn that might take it back was asked for.
+    node.listeners.extend((refused, heard.append))
+    node.wait(lambda: [one for one in heard if isinstance(one, Unapplied)])
+    # In a turn: within another one what was left is lent for a moment.
+    assert node.owner.ask("pinning", lambda: policy.pinning(second.id)) == pinning
+    left = node.owner.ask("left", lambda: [one.exclusive for one in policy.left.values()])
+    assert left == [home]
     node.owner.ask("check", policy.check)
 
 
