@@ -2,6 +2,7 @@
 
 import threading
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 from ...nri.dispatch.way import ReadBack
@@ -9,6 +10,7 @@ from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
 from ...topology.sysfs.sysfs_tree import DirectoryTree
+from .hidden_parts import HiddenParts
 
 _UNIFIED: Final = "0"
 """The number of the hierarchy of cgroup v2 in /proc/PID/cgroup. Source: cgroups(7)."""
@@ -30,6 +32,7 @@ def cgroup_reader(root: str) -> ReadBack:
     folders: dict[ContainerId, str] = {}
     # One for all reads: to find a root takes longer than to read a cpuset.
     tree = DirectoryTree(root)
+    hidden = HiddenParts(Path(root))
 
     def read(container_id: ContainerId, pid: int, likely: Pinning | None) -> Pinning | None:
         folder = folders.pop(container_id, None)
@@ -38,7 +41,7 @@ def cgroup_reader(root: str) -> ReadBack:
             # Behind all others: whoever is not read any more is soon the first.
             folders[container_id] = folder
             return found
-        for folder in _folders(tree.read(f"proc/{pid}/cgroup") or "", container_id):
+        for folder in _folders(tree.read(f"proc/{pid}/cgroup") or "", container_id, hidden):
             one = _read_folder(tree, folder, likely)
             if one is not None and one.cpus:
                 folders[container_id] = folder
@@ -76,7 +79,7 @@ def _pinning(cpus: str, mems: str) -> Pinning:
     return Pinning(cpus=CpuSet.parse(cpus), mems=NodeSet.parse(mems))
 
 
-def _folders(text: str, container_id: ContainerId) -> list[str]:
+def _folders(text: str, container_id: ContainerId, hidden: HiddenParts) -> list[str]:
     """Where the cpuset of a container may be, given the /proc/PID/cgroup of a process of it.
 
     The process may be in a cgroup of its own below that of its container; and crun under systemd
@@ -88,11 +91,11 @@ def _folders(text: str, container_id: ContainerId) -> list[str]:
     for line in text.splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        parts = path.split("/")
+        if container_id not in path:
+            continue
+        parts = hidden.whole(path, container_id).split("/")
         own = next((at for at, part in enumerate(parts) if container_id in part), None)
-        # A cgroup outside of our own namespace's root is shown with "..": its files are not ours
-        # to see.
-        if own is None or ".." in parts:
+        if own is None:
             continue
         mounts: tuple[str, ...] = ()
         if "cpuset" in controllers.split(","):

@@ -47,8 +47,11 @@ class Daemon:
         prefix: Sequence[str] = (),
         cri_listen: Path | None = None,
     ) -> None:
-        """`cri_listen`: where it serves the kubelet as a proxy; without, it is an NRI plugin."""
-        self._prefix = prefix
+        """`prefix`: what stands before its command, at the next start.
+
+        `cri_listen`: where it serves the kubelet as a proxy; without, it is an NRI plugin.
+        """
+        self.prefix = prefix
         self.log = folder / "pinfoldd.log"
         self._folder = folder
         self._nri_socket = nri_socket
@@ -76,7 +79,7 @@ class Daemon:
         """
         with _NotifySocket(self._folder / "notify") as notify, self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._prefix, *self._command()],
+                [*self.prefix, *self._command()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -29,6 +29,17 @@ REST_SECONDS: Final = 1
 REST_WITHIN_SECONDS: Final = 30
 EVERY_CPU: Final = "0-15"
 EVERY_MEMORY_NODE: Final = "0-3"
+POD_OF_THE_DAEMON: Final = Path("/sys/fs/cgroup/kubepods/burstable/pod-of-the-daemon/pinfoldd")
+IN_A_POD: Final = f"""\
+import ctypes, os, sys
+os.makedirs({str(POD_OF_THE_DAEMON)!r}, exist_ok=True)
+open({str(POD_OF_THE_DAEMON / "cgroup.procs")!r}, "w").write("0")
+if ctypes.CDLL(None, use_errno=True).unshare({0x02000000:#x}) != 0:
+    raise OSError(ctypes.get_errno(), "unshare")
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Runs a command as the daemon of a pod is run: in a cgroup, and a namespace of cgroups, of its own
+(CLONE_NEWCGROUP), with the host's cgroups mounted. Source: cgroup_namespaces(7)."""
 
 FLOCK: Final = PodSpec(
     name="flock",
@@ -165,6 +176,15 @@ def audit_threads(path: Path, control: Path) -> None:
     path.write_bytes(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
+def ask_status(path: Path, control: Path) -> None:
+    """Writes down what an operator is told of the node."""
+    command = [
+        *(sys.executable, "-m", "pinfold.cmd.pinfold", "status", "-o", "json"),
+        *("--control", str(control)),
+    ]
+    path.write_bytes(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
+
 def interfere(notebook: Notebook, node: Node, flock: RunningPod) -> None:
     """A foreign program gives peter the sheep's and the wolf's memory, and the wolf all cpus."""
     peter, wolf = (cpuset_cgroup(node.pid(flock, name)) for name in ("peter", "wolf"))
@@ -202,8 +222,10 @@ def observe(notebook: Notebook, node: Node, daemon: Daemon, results: Path) -> No
     notebook.add_refused(PACK)
     notebook.note("pack refused")
     daemon.kill()
+    daemon.prefix = (sys.executable, "-c", IN_A_POD)
     daemon.start()
     notebook.note("daemon back to the hard flock")
+    ask_status(results / "status.json", daemon.control)
     notebook.end(hard_flock)
     notebook.note("hard flock gone")
     daemon.stop()

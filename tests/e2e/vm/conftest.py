@@ -21,12 +21,13 @@ class Observations:
     """The pins of each running container, after each step of the guest's script.
 
     `topology` is what `pinfold topology -o json` said there, and `audit` what `pinfold audit` said
-    once a thread was bound; `refusals` is what the runtime said of pods that it did not start, and
-    `log` what the daemon did.
+    once a thread was bound; `status` is what a daemon in a pod told; `refusals` is what the runtime
+    said of pods that it did not start, and `log` what the daemon did.
     """
 
     topology: Mapping[str, object]
     audit: Mapping[str, Any]
+    status: Mapping[str, Any]
     log: str
     refusals: Mapping[str, str]
     steps: Mapping[str, Mapping[str, Pins]]
@@ -56,6 +57,7 @@ def observations(
     return Observations(
         topology=json.loads(results["topology.json"]),
         audit=json.loads(results["audit.json"]),
+        status=json.loads(results["status.json"]),
         log=results["pinfoldd.log"].decode(),
         refusals=written["refusals"],
         steps={

@@ -28,6 +28,9 @@ class Steps(Protocol):
     def audit(self) -> Mapping[str, Any]: ...
 
     @property
+    def status(self) -> Mapping[str, Any]: ...
+
+    @property
     def log(self) -> str: ...
 
     def __getitem__(self, step: str) -> dict[str, Pins]: ...
@@ -172,3 +175,13 @@ def test_those_who_share_get_the_cpus_of_the_hard_flock_back(observations: Steps
 
 def test_a_stopped_daemon_moves_nothing(observations: Steps) -> None:
     assert observations["daemon stopped"] == observations["hard flock gone"]
+
+
+def test_a_daemon_in_a_pod_reads_the_cpusets_of_other_pods(observations: Steps) -> None:
+    seen = observations["daemon back to the hard flock"]
+    by_name = {one["container"]: one for one in observations.status["containers"]}
+    assert len(by_name) == len(seen)
+    for name, pod in (("grazer", "meadow"), ("hard-wolf", "hard-flock")):
+        found = by_name[f"default/{pod}/{name}"]
+        assert found["kernel"] == found["intended"]
+        assert found["kernel"]["cpus"] == seen[name].cgroup_cpus
