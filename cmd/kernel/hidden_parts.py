@@ -10,7 +10,7 @@ _TOP: Final = "sys/fs/cgroup"
 
 
 class HiddenParts:
-    """What our own cgroup namespace hides of the paths of others.
+    """The parts that our own cgroup namespace hides of the paths of others.
 
     In a pod of version 2 without privileges the daemon sees the cgroups of the host, where they are
     mounted, but paths begin at its own: "/../../podY/ID" is a container of another pod. Which
