@@ -17,6 +17,8 @@ from tests.e2e.cri import Cri
 from tests.e2e.leash import LEASH
 
 READY_WITHIN_SECONDS: Final = 60
+IMPORTED_WITHIN_SECONDS: Final = 120
+"""An image with a Python in it takes five on a quiet machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,11 +141,11 @@ class Containerd:
         return True
 
     def ctr(
-        self, *arguments: str | Path, socket: Path | None = None
+        self, *arguments: str | Path, socket: Path | None = None, seconds: int = 5
     ) -> subprocess.CompletedProcess[str]:
         """What containerd's own client makes of this, at its socket or at another one."""
         address = socket or self.socket
-        command = [self._binaries.ctr, "--address", address, "--timeout", "5s", *arguments]
+        command = [self._binaries.ctr, "--address", address, "--timeout", f"{seconds}s", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def version(self) -> tuple[int, ...]:
@@ -160,9 +162,8 @@ class Containerd:
         """Makes an image archive known to the pods' namespace."""
         # Older ones know no other place.
         local = ("--local",) if self.version() >= (1, 7) else ()
-        done = self.ctr(
-            "-n", "k8s.io", "images", "import", *local, "--snapshotter", "native", archive
-        )
+        order = ("-n", "k8s.io", "images", "import", *local, "--snapshotter", "native", archive)
+        done = self.ctr(*order, seconds=IMPORTED_WITHIN_SECONDS)
         if done.returncode != 0:
             raise RuntimeError(f"{archive}: cannot be imported: {done.stderr}")
 

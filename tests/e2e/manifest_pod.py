@@ -12,6 +12,9 @@ _DROP_ALL_CAPABILITIES: Final = b"\x0a\x05\x12\x03ALL"
 """Field 1 of a container's security context, with the one string "ALL" in its field 2: messages of
 which the daemon reads nothing are not among ours. Source: CRI, runtime.v1.Capability."""
 
+_SECCOMP_OF_THE_RUNTIME: Final = b"\x7a\x00"
+"""Its field 15, a profile of kind 0. Source: CRI, runtime.v1.SecurityProfile."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestPod:
@@ -73,13 +76,14 @@ class ManifestPod:
         (container,) = self._spec["containers"]
         rights = container["securityContext"]
         assert rights["capabilities"] == {"drop": ["ALL"]}
+        assert rights["seccompProfile"] == {"type": "RuntimeDefault"}
         context = api.LinuxContainerSecurityContext(
             namespace_options=self._namespaces,
             run_as_user=api.Int64Value(value=rights["runAsUser"]),
             readonly_rootfs=rights["readOnlyRootFilesystem"],
             no_new_privs=not rights["allowPrivilegeEscalation"],
         )
-        context.MergeFromString(_DROP_ALL_CAPABILITIES)
+        context.MergeFromString(_DROP_ALL_CAPABILITIES + _SECCOMP_OF_THE_RUNTIME)
         return api.ContainerConfig(
             metadata=api.ContainerMetadata(name=container["name"], attempt=attempt),
             image=api.ImageSpec(image=container["image"]),

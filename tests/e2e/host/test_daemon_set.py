@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -63,7 +64,7 @@ class DaemonPod:
     def execute(self, *command: str) -> str:
         """What a command prints inside, as with `kubectl exec`."""
         options = ("-n", "k8s.io", "tasks", "exec", "--exec-id", f"ask-{os.urandom(4).hex()}")
-        done = self.containerd.ctr(*options, self.container, *command)
+        done = self.containerd.ctr(*options, self.container, *command, seconds=60)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -165,6 +166,9 @@ def test_the_daemon_in_a_pod_places_containers_and_sees_what_the_kernel_has(
     assert len(own) == 1
     assert own.isdisjoint(cpus(node.pid(shared, "other")))
     by_name = {one["container"]: one for one in daemon_pod.status()["containers"]}
+    status = Path(f"/proc/{node.direct.pid(daemon_pod.container)}/status").read_text()
+    assert re.search(r"^CapEff:\s*0+$", status, re.MULTILINE), status
+    assert re.search(r"^Seccomp:\s*2$", status, re.MULTILINE), status
     owner = by_name["default/alone/owner"]
     assert owner["kernel"] == owner["intended"]
     assert owner["kernel"]["cpus"] == str(own)
