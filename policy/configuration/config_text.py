@@ -138,8 +138,9 @@ def setting_document(setting: str) -> Document:
     """The one field that a "cpuField.inner=YAML value" of the command line sets."""
     name, equals, text = setting.partition("=")
     if not equals or not name.strip():
-        what = f"{setting!r} is not FIELD=VALUE — as in reservedResources.cpu=750m"
-        return faulty_document(f"setting {setting!r}", what)
+        where = f"setting {setting!r}"
+        what = f"{where}: is not FIELD=VALUE — write it as in reservedResources.cpu=750m"
+        return faulty_document(where, what)
     return _single(tuple(name.strip().split(".")), text, f"setting {name.strip()!r}")
 
 

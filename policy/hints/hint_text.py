@@ -71,44 +71,52 @@ def _hints_of_map(
 ) -> tuple[tuple[Hint, ...], tuple[Problem, ...]]:
     hints: list[Hint] = []
     problems: list[Problem] = []
+    where = f"{setting.key} of {container.path}"
     for name, written in node.entries:
-        where = f"{setting.key} of {container.path}"
         try:
-            fields = _fields(written)
+            values = _values(written)
+            texts = {field: _text(field, value) for field, value in values.items()}
         except TextError as error:
             problems.append(error.problem(where))
             continue
         hint, found = hint_of_texts(
-            fields.get("Provider") or name.value,
-            f"{where}: {name.value}",
-            cpus=fields.get("CPUs", ""),
-            numas=fields.get("NUMAs", ""),
-            sockets=fields.get("Sockets", ""),
-            irqs=fields.get("IRQs", ""),
+            texts.get("Provider") or name.value,
+            name.value,
+            cpus=texts.get("CPUs", ""),
+            numas=texts.get("NUMAs", ""),
+            sockets=texts.get("Sockets", ""),
+            irqs=texts.get("IRQs", ""),
         )
         hints.append(hint)
-        problems.extend(found)
+        for one in found:
+            value = values[one.where.rpartition(": ")[2]]
+            odd = TextError.at(value, f"{one.where}: {one.what}", one.fix)
+            problems.append(odd.problem(where))
     return tuple(hints), tuple(problems)
 
 
-def _fields(node: TextNode) -> Mapping[str, str]:
-    """The texts of one hint by field; the case of field names does not matter. Raises."""
+def _values(node: TextNode) -> Mapping[str, TextNode]:
+    """The values of one hint by field; the case of field names does not matter. Raises."""
     if not isinstance(node, TextMap):
         raise _misplaced(node, "a hint that is no mapping")
     names = {name.lower(): name for name in _FIELDS}
-    fields: dict[str, str] = {}
+    values: dict[str, TextNode] = {}
     for name, value in node.entries:
         field = names.get(name.value.lower())
         if field is None:
             what = f"unknown field {name.value[:80]!r}"
             raise TextError.at(name, what, suggestion(name.value, _FIELDS))
-        if field == "IRQs" and isinstance(value, TextList):
-            fields[field] = ",".join(one.value for one in scalars_of(value, repr(field)))
-            continue
-        if not isinstance(value, TextScalar):
-            raise TextError.at(value, f"{field!r} is not a text", f"write '{field}: \"0-3\"'")
-        fields[field] = "" if value.is_null else value.value
-    return fields
+        values[field] = value
+    return values
+
+
+def _text(field: str, value: TextNode) -> str:
+    """The text of one field; interrupts may be a list. Raises."""
+    if field == "IRQs" and isinstance(value, TextList):
+        return ",".join(one.value for one in scalars_of(value, repr(field)))
+    if not isinstance(value, TextScalar):
+        raise TextError.at(value, f"{field!r} is not a text", f"write '{field}: \"0-3\"'")
+    return "" if value.is_null else value.value
 
 
 def _misplaced(node: TextNode, what: str) -> TextError:

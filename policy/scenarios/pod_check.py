@@ -31,6 +31,7 @@ from ..configuration.config import (
 )
 from ..engine.decision import Decision
 from ..engine.engine import Engine
+from ..hints.hint_text import annotated_hints
 from ..manifests.annotation_lint import Finding, WrittenPod
 from ..manifests.manifest import pod_of
 from ..manifests.pod_spec import PodSpec
@@ -175,6 +176,8 @@ class PodCheck:
             requests[container.id] = classified.request
             yield from classified.problems
             preferences = parse_preferences(container)
+            # They count on few nodes alone; what is wrong in them is wrong on all.
+            yield from annotated_hints(container)[1]
             yield from self._idle_hints(container, preferences)
             pen = _pen_of(container, preferences, lasting)
             if pen is None and not classified.rules:

@@ -335,7 +335,7 @@ def test_faults_of_all_sources_are_told_at_once() -> None:
         "b.yaml:2:1: pinMemory: 3 is not accepted",
         "PINFOLD_PIN_CPU: pinCPU: 'sure' is not accepted",
         "PINFOLD_AGENT__POD_RESOURCE_API:2:1: not valid YAML",
-        "'colocatePods' is not FIELD=VALUE",
+        "setting 'colocatePods': is not FIELD=VALUE — ",
         "setting 'reservedResource.cpu': reservedResource: unknown field — did you mean 'reserved",
     ):
         assert [line for line in lines if line.startswith(expected)], (expected, lines)
@@ -410,7 +410,7 @@ def test_a_fault_in_a_variable_names_the_variable() -> None:
 def test_settings_of_the_command_line_win() -> None:
     documents = [parse_config_document("pinCPU: true", "a.yaml"), setting_document("pinCPU=false")]
     assert not build_config(documents).config.pin_cpu
-    with pytest.raises(ConfigError, match="'pinCPU' is not FIELD=VALUE"):
+    with pytest.raises(ConfigError, match="setting 'pinCPU': is not FIELD=VALUE"):
         build_config([setting_document("pinCPU")])
     with pytest.raises(ConfigError, match="setting 'pinCPUs': pinCPUs: unknown field"):
         build_config([setting_document("pinCPUs=1")])

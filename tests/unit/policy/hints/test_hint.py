@@ -127,8 +127,12 @@ def test_the_test_annotation_is_for_those_it_names(key: str, count: int) -> None
         pytest.param("a: 0-1\nb: {CPUs: 0}", 1, "a hint that is no mapping", id="one is a text"),
         pytest.param("a: {CPU: 0}\nb: {CPUs: 0}", 1, "did you mean 'CPUs'?", id="a slip"),
         pytest.param("a: {CPUs: [0]}\nb: {CPUs: 0}", 1, "is not a text", id="a list of numbers"),
-        pytest.param("a: {CPUs: x}\nb: {CPUs: 0}", 2, "a: CPUs: 'x' is not", id="no number"),
-        pytest.param("a: {IRQs: x}\nb: {CPUs: 0}", 2, "a: IRQs: 'x' is not", id="no interrupt"),
+        pytest.param(
+            "b: {CPUs: 0}\na: {CPUs: x}", 2, "nginx:2:11: a: CPUs: 'x' is not", id="no number"
+        ),
+        pytest.param(
+            "a: {IRQs: x}\nb: {CPUs: 0}", 2, "nginx:1:11: a: IRQs: 'x' is not", id="no interrupt"
+        ),
         pytest.param(
             "a: {IRQs: [1, 9999999999]}", 1, "a: IRQs: '9999999999' is not", id="no such interrupt"
         ),

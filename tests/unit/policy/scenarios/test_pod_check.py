@@ -288,6 +288,21 @@ def test_hints_of_the_kubelet_need_the_configuration(annotation: str, is_advised
     assert lint(annotation, config=Config(agent=Agent(pod_resource_api=True))) == []
 
 
+@pytest.mark.parametrize(
+    ("hints", "found"),
+    [
+        pytest.param("{CPUs: 0-x}", ["8:75: nic: CPUs: '0-x' is not a list of ids"], id="no list"),
+        pytest.param("{CPU: 0}", ["8:69: unknown field 'CPU'"], id="an unknown field"),
+        pytest.param("{CPUs: 0-3, IRQs: [4]}", [], id="as they should be"),
+    ],
+)
+def test_what_is_wrong_with_hints_for_tests_is_told(hints: str, found: list[str]) -> None:
+    key = "test.topologyhints.resource-policy.nri.io/container.web"
+    told = [one.partition(" — ")[0] for one in lint(f'{key}: "nic: {hints}"')]
+    path = f"{key} of default/shop/web: "
+    assert [one.removeprefix("shop.yaml:").replace(path, "") for one in told] == found
+
+
 RULE = "resource-policy.nri.io/affinity: |\n      web:\n      - match: {}\n        {}"
 EVERYWHERE = "scope: {operator: AlwaysTrue}"
 
