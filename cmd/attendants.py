@@ -61,7 +61,8 @@ class Attendants:
     def stop(self) -> None:
         """End all of them, who asks the daemon first, and the daemon itself.
 
-        Whatever is moved after the state was saved for the last time would not be in it.
+        The state is saved before: the runtime may take its time, and whoever stops us kills us
+        then. It is marked as the last word only after that, when nobody is told anything more.
         """
         self._daemon.begin_stop()
         if self._server is not None:
@@ -69,4 +70,5 @@ class Attendants:
         self._metrics.stop()
         self._reports.stop_keeping(self._daemon)
         self._daemon.stop()
+        self._reports.end_keeping(self._daemon)
         self._reports.traces.stop()

@@ -16,7 +16,6 @@ from .daemon.garbage_collection import LOOK_SECONDS, Garbage
 from .kernel.tuner import Tuner
 from .metrics.event_counts import EventCounts
 from .report.trace_report import TraceReport
-from .state.state_file import read_state
 from .state.state_keeper import StateKeeper
 
 
@@ -24,9 +23,6 @@ from .state.state_keeper import StateKeeper
 class DaemonReports:
     """The reports of one daemon, some of which work in a thread of their own."""
 
-    folder: Path | None
-    """Where state and history are kept; None where nothing is remembered."""
-    log: logging.Logger
     keeper: StateKeeper | None
     history: HistoryKeeper | None
     tuner: Tuner | None
@@ -40,8 +36,6 @@ class DaemonReports:
     def of(cls, folder: Path | None, tuner: Tuner | None, log: logging.Logger) -> DaemonReports:
         """The reports of a daemon that is not there yet."""
         return cls(
-            folder=folder,
-            log=log,
             keeper=None if folder is None else StateKeeper(folder, log),
             history=None if folder is None else HistoryKeeper(folder, log),
             tuner=tuner,
@@ -56,11 +50,10 @@ class DaemonReports:
 
     def begin(self, daemon: Daemon) -> None:
         """Have the daemon know what an earlier one left, and keep what this one does."""
-        if self.folder is not None:
-            advice = read_state(self.folder, self.log).advice(daemon.engine.config)
+        if self.keeper is not None:
+            advice = self.keeper.recall(daemon.engine.config)
             daemon.plugin.events.advice = advice
             self.counts.recoveries["restored" if advice else "empty"] += 1
-        if self.keeper is not None:
             daemon.state_fault = self.keeper.fault
         if self.history is not None:
             daemon.history_fault = self.history.fault
@@ -86,3 +79,8 @@ class DaemonReports:
         for one in (self.keeper, self.history, self.tuner):
             if one is not None:
                 one.stop()
+
+    def end_keeping(self, daemon: Daemon) -> None:
+        """Write that nothing more happens; only once the daemon has left its runtime."""
+        if self.keeper is not None:
+            self.keeper.seal(daemon.plugin)

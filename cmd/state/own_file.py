@@ -106,8 +106,22 @@ class OwnFile:
             finally:
                 os.close(directory)
 
+    def patch(self, offset: int, data: bytes) -> None:
+        """Write over bytes of the file where it lies. Raises `OSError`.
+
+        A crash of the whole machine may leave the old ones.
+        """
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(self.path, flags)
+        try:
+            if os.pwrite(descriptor, data, offset) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._left = _marks(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
+
     def is_as_left(self) -> bool:
-        """Whether the file that lies there is the one of our last `replace`, as far as is seen."""
+        """Whether the file that lies there is as we wrote it last, as far as is seen."""
         try:
             return self._left == _marks(os.lstat(self.path))
         except OSError:

@@ -41,6 +41,8 @@ class PlacedContainer(NamedTuple):
     """The last size of its pod, where that was resized."""
     beside: tuple[CpuSet, ...] = ()
     """Cpus kept shared for it, or for its pen."""
+    is_unpinned: bool = False
+    """The container was told no cpus."""
 
 
 class SavedHint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,6 +99,8 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     first_labels: Mapping[str, str] | None = None
     """Labels that its pod had as it was first seen, where those saved with the pod are others."""
     beside: tuple[str, ...] = ()
+    is_unpinned: bool = False
+    """`cpus` are those of its pool, or what it ran on once: it was told none."""
 
     def advice(
         self,
@@ -106,13 +110,15 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         *,
         pen: CpuSet = NO_CPUS,
         knows_beside: bool = False,
+        is_final: bool = False,
     ) -> Advice:
         """Advice for its re-adoption, from the saved grant. Raises `IdListError`.
 
         `labels`: those that are saved with its pod. `usable`, `reserved`: the cpus that are saved
         as such. `pen`: the cpus of its pen. `knows_beside`: whether `beside` counts, under the
-        present configuration.
+        present configuration. `is_final`: whether nobody was told anything after it was saved.
         """
+        told = self.cpus if is_final and not self.is_unpinned else None
         return Advice(
             pool=self.pool,
             exclusive=CpuSet.parse(self.exclusive),
@@ -130,6 +136,8 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             reserved=reserved,
             cpu_request_milli=self.resources.cpu_request_milli,
             beside=tuple(map(CpuSet.parse, self.beside)) if knows_beside else None,
+            is_final=is_final,
+            told=CpuSet.parse(told) if told else None,
         )
 
     def container(self, pod: Pod) -> Container:
@@ -254,6 +262,7 @@ def saved_container(
         pod_size=None if advice.pod_size is None else _saved_resources(advice.pod_size),
         first_labels=first if with_texts and first != others else None,
         beside=tuple(map(str, placed.beside)),
+        is_unpinned=placed.is_unpinned,
     )
 
 
@@ -277,6 +286,7 @@ def saved_again(
         saved,
         cpus=None if placed.cpus is None else str(placed.cpus),
         mems=None if placed.mems is None else str(placed.mems),
+        is_unpinned=placed.is_unpinned,
     )
 
 

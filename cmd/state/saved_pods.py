@@ -238,7 +238,7 @@ def _is_same_placement(one: PlacedContainer, other: PlacedContainer) -> bool:
         and one.pool is other.pool
         and (one.cpus, one.mems, one.unmet) == (other.cpus, other.mems, other.unmet)
         and one.pod_size == other.pod_size
-        and one.beside == other.beside
+        and (one.beside, one.is_unpinned) == (other.beside, other.is_unpinned)
     )
 
 

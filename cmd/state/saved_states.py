@@ -97,8 +97,7 @@ def _of_other_pens(before: Snapshot, after: Snapshot) -> Sequence[ContainerId]:
 
 def _untold(snapshot: Snapshot, ids: Iterable[ContainerId]) -> Collection[ContainerId]:
     """Containers that nobody tells any cpus, out of some."""
-    told = snapshot.pinnings
-    return [one for one in ids if one not in told or not told[one].cpus]
+    return [one for one in ids if snapshot.told_cpus_of(one) is None]
 
 
 def _placed(snapshot: Snapshot, ids: Iterable[ContainerId]) -> Iterator[PlacedContainer]:
@@ -114,4 +113,5 @@ def _placed(snapshot: Snapshot, ids: Iterable[ContainerId]) -> Iterator[PlacedCo
             unmet=snapshot.unmet_of(container_id),
             pod_size=snapshot.pod_size_of(container_id),
             beside=snapshot.beside_of(container_id),
+            is_unpinned=snapshot.told_cpus_of(container_id) is None,
         )

@@ -30,6 +30,11 @@ _FLAT_VERSION: Final = 2
 """A version in which every container had its pod with it."""
 _VERSIONS: Final = (_FLAT_VERSION, _SLOW_VERSION, VERSION)
 _SHA256_DIGITS: Final = 64
+_BEFORE_MARK: Final = f'{{"version":{VERSION},"is_final":'.encode()
+_FINAL: Final = b"true "
+_NOT_FINAL: Final = b"false"
+"""Marks of one length, each of which can be written over the other one: that needs no room on a
+full disk, and whoever is killed at it leaves one or the other."""
 
 
 class StateFileError(PinfoldError):
@@ -62,10 +67,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it tells of cpus that are kept shared: earlier versions did not."""
     pods: tuple[SavedPod, ...] = ()
 
-    def advice(self, config: Config | None = None) -> Mapping[ContainerId, Advice]:
+    def advice(
+        self, config: Config | None = None, *, is_final: bool = False
+    ) -> Mapping[ContainerId, Advice]:
         """Advice for the policy's start, by container id. Raises `IdListError`.
 
-        `config`: the configuration that it starts with; None: that of the state.
+        `config`: the configuration that it starts with; None: that of the state. `is_final`:
+        whether nobody was told anything after it was saved.
         """
         knows_beside = self.knows_beside and (config is None or self._is_under(config))
         usable = None if self.usable is None else CpuSet.parse(self.usable)
@@ -78,7 +86,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
                 has_some = one.is_penned and (one.exclusive or one.rest)
                 pen = pens[one.rest] if has_some else NO_CPUS
                 found[ContainerId(one.id)] = one.advice(
-                    labels, usable, reserved, pen=pen, knows_beside=knows_beside
+                    *(labels, usable, reserved),
+                    pen=pen,
+                    knows_beside=knows_beside,
+                    is_final=is_final,
                 )
         return found
 
@@ -153,26 +164,65 @@ def read_state(folder: Path, log: logging.Logger, clock: Callable[[], float] = t
     taken from it, so whether it could tell what runs is not asked: that takes longest.
     `clock`: seconds since 1970.
     """
-    own = OwnFile(folder / STATE_NAME, log, clock)
+    return _read(OwnFile(folder / STATE_NAME, log, clock))[0]
+
+
+def _read(own: OwnFile) -> tuple[State, bytes]:
+    """The state in a file, and its bytes; none where it cannot be believed."""
     data = own.read()
     if data is None:
-        return State()
+        return State(), b""
     try:
-        return _parse(own.path, data)
+        return _parse(own.path, data), data
     except StateFileError as error:
         own.disbelieve(str(error))
-        return State()
+        return State(), b""
 
 
 class StateFile:
-    """The file of a state. What it wrote of pods is kept for the next time. For one thread."""
+    """The file of a state. What it wrote of pods is kept for the next time. For one thread.
+
+    A mark in it says whether it is the last word of its daemon: then nobody was told anything
+    since. It stands before the state, whose checksum is the same with it.
+    """
 
     def __init__(self, folder: Path, log: logging.Logger) -> None:
+        self._log = log
         self._own = OwnFile(folder / STATE_NAME, log)
         self._config: tuple[object, bytes] | None = None
         self._pods: dict[str, tuple[SavedPod, bytes]] = {}
         """The JSON of each pod behind a comma, which would be one more piece."""
         self._checksum = ""
+
+    def recall(self) -> tuple[State, bool]:
+        """The state that lies there, see `read_state`, and whether it is the last word.
+
+        Not any more for whoever reads it next: what happens from here on is not in it. Where that
+        cannot be noted there, it is not taken for the last word here either.
+        """
+        state, data = _read(self._own)
+        if not data.startswith(_BEFORE_MARK + _FINAL):
+            return state, False
+        try:
+            self._own.patch(len(_BEFORE_MARK), _NOT_FINAL)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            self._log.warning(
+                "%s: %s — it cannot be noted that it gets old: where containers run counts more",
+                *(self._own.path, reason),
+            )
+            return state, False
+        return state, True
+
+    def seal(self) -> None:
+        """Mark what was recalled, or written last, as the last word. Raises `OSError`.
+
+        Nothing is done where something else lies there.
+        """
+        if self._own.is_as_left():
+            # Whatever is written after all, be it the same, takes the mark away.
+            self._checksum = ""
+            self._own.patch(len(_BEFORE_MARK), _FINAL)
 
     def write(self, state: State) -> None:
         """Replace the file in one step: a crash leaves the old or the new one. Raises `OSError`.
@@ -182,8 +232,8 @@ class StateFile:
         pieces = self._pieces(state)
         checksum = _checksum(pieces)
         if checksum != self._checksum or not self._own.is_as_left():
-            head = f'{{"version":{VERSION},"checksum":"{checksum}","state":'
-            self._own.replace([head.encode(), *pieces, b"}"])
+            head = _BEFORE_MARK + _NOT_FINAL + f',"checksum":"{checksum}","state":'.encode()
+            self._own.replace([head, *pieces, b"}"])
             self._checksum = checksum
 
     def _pieces(self, state: State) -> list[bytes]:

@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,9 @@ from ...nri.dispatch.report import (
     Released,
     Synchronized,
 )
+from ...policy.configuration.config import Config
+from ...policy.engine.advice import Advice
+from ...policy.model.container import ContainerId
 from .saved_states import SavedStates
 from .state_file import StateFile
 from .state_folder import StateFolderError, claim_folder
@@ -61,6 +64,8 @@ class StateKeeper:
         self._is_stopping = threading.Event()
         self._states = SavedStates()
         self._file = StateFile(folder, log)
+        self._has_landed = True
+        """Whether nobody was on cpus any more, as was saved, that are not its own by now."""
         self._complaint = ""
         self._free_from = 0.0
         """On the monotonic clock, when the pause after the last saving is over."""
@@ -80,6 +85,14 @@ class StateKeeper:
         """The fault that kept the state from being saved last; empty where it was saved."""
         return self._complaint
 
+    def recall(self, config: Config) -> Mapping[ContainerId, Advice]:
+        """Advice that an earlier daemon left; to be asked before anybody is told anything.
+
+        `config`: the configuration that the policy begins with.
+        """
+        state, is_final = self._file.recall()
+        return state.advice(config, is_final=is_final)
+
     def start(self, plugin: Front) -> None:
         """Begin to save what `plugin` has."""
         self._thread = threading.Thread(
@@ -93,6 +106,23 @@ class StateKeeper:
         self._is_changed.set()
         if self._thread is not None:
             self._thread.join()
+
+    def seal(self, plugin: Front) -> None:
+        """Save the last word: what happened behind `stop`, and that nothing comes after it.
+
+        For when `plugin` is over and tells nobody anything more. Where no runtime was there what
+        an earlier daemon left is still its last word.
+        """
+        try:
+            if self._has_seen:
+                self._save(plugin)
+            # What a runtime did not do yet, or would not, it may never do.
+            if self._has_landed and not self._complaint:
+                self._file.seal()
+        except OSError as error:
+            self._log.warning("%s: %s", self._folder, error.strerror or error)
+        except Exception:
+            self._log.exception("%s: a fault of ours at the end", self._folder)
 
     def _run(self, save: Callable[[], None]) -> None:
         is_last = False
@@ -124,6 +154,7 @@ class StateKeeper:
                 "remember", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
             )
             self._make_again()
+            self._has_landed = snapshot.has_landed
             self._file.write(self._states.of(snapshot, plugin.owner.courtesy))
         except OSError as error:  # a busy policy's timeout is one, too
             self._complain(f"{self._folder}: {error.strerror or error} — the state is not saved")

@@ -183,7 +183,10 @@ class Events:
         """Adopt everything that runs; who differs from its new pinning is in the answer."""
         self.asked.clear()
         self.asked.update(listed.linux)
-        advice = {**self.advice, **self.policy.snapshot().advice()}
+        known = self.policy.snapshot()
+        # A runtime that did not do yet what it was told may run containers where they were before.
+        remembered = known.final_advice() if known.has_landed else known.advice()
+        advice = {**self.advice, **remembered}
         adopted = self.policy.synchronize(listed.containers, advice, listed.unread)
         self.advice = {}
         containers_by_id = {one.id: one for one in listed.containers}

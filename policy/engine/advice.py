@@ -51,6 +51,10 @@ class Advice(Struct, frozen=True, kw_only=True):
     """What it asked for then; None: not known."""
     beside: tuple[CpuSet, ...] | None = None
     """Cpus kept shared for it, or its pen; None: not known, or under another configuration."""
+    is_final: bool = False
+    """The last word: nothing was told since, so whoever runs elsewhere was put there by others."""
+    told: CpuSet | None = None
+    """The cpus that its container was told last, where `is_final`; None: it was told none."""
 
     @classmethod
     def of(
@@ -100,6 +104,15 @@ class Advice(Struct, frozen=True, kw_only=True):
     def withdrawn(self, usable: CpuSet) -> CpuSet:
         """The cpus that are reserved by now, or not there, where these are usable."""
         return NO_CPUS if self.usable is None else self.usable - usable
+
+    def as_told(self, container: Container) -> Container:
+        """The container on the cpus that it was told last, where other programs may have moved it.
+
+        Itself where it may have been told others since, or was told none.
+        """
+        if not self.is_final or self.told is None or self.told == container.cpus:
+            return container
+        return structs.replace(container, cpus=self.told)
 
     def where(self, usable: CpuSet, cpus: CpuSet | None) -> "Advice":
         """The advice for who has some cpus, without those that are not usable any more.

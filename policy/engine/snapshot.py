@@ -99,9 +99,9 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
 
     def cpus_of(self, container_id: ContainerId) -> CpuSet | None:
         """The cpus a placed container has, whoever chose them; None where that is not known."""
-        told = self.pinnings.get(container_id)
-        if told is not None and told.cpus:
-            return told.cpus
+        told = self.told_cpus_of(container_id)
+        if told is not None:
+            return told
         return self.pool_cpus.of(self.grants[container_id]) or self.containers[container_id].cpus
 
     def idle_of(self, container_id: ContainerId) -> CpuSet:
@@ -145,6 +145,26 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
             )
             for one, grant in self.grants.items()
         }
+
+    def final_advice(self) -> Mapping[ContainerId, Advice]:
+        """Advice that holds as long as nobody is told anything more; see `has_landed`."""
+        return {
+            one: replace(hint, is_final=True, told=self.told_cpus_of(one))
+            for one, hint in self.advice().items()
+        }
+
+    @property
+    def has_landed(self) -> bool:
+        """Whether everybody has left the cpus that are somebody else's, or nobody's, by now.
+
+        Else containers may still run where they were before, although they were told others.
+        """
+        return not self.left and not self.stuck
+
+    def told_cpus_of(self, container_id: ContainerId) -> CpuSet | None:
+        """The cpus that the kernel was told of a placed container; None where there are none."""
+        told = self.pinnings.get(container_id)
+        return None if told is None else told.cpus or None
 
     def beside_of(self, container_id: ContainerId) -> tuple[CpuSet, ...]:
         """The sets of cpus of each of which one stays shared for a container, or for its pen."""

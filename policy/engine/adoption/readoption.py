@@ -63,7 +63,7 @@ def _readopt(
     """Raises `FaultyContainerError` where a fault shows: then the allocator is of no use."""
     books, roster = allocator.books, allocator.roster
     usability = Usability.since(advice.values(), books.supply)
-    running = [_as_first_seen(one, advice.get(one.id)) for one in listed]
+    running = [_as_remembered(one, advice.get(one.id)) for one in listed]
     had = {one.id: one.cpus for one in running}
     running = [usability.left_of(one, advice.get(one.id)) for one in running]
     advice = {one: hint.where(books.supply.usable, had.get(one)) for one, hint in advice.items()}
@@ -84,7 +84,9 @@ def _readopt(
     told = told_rules(advice)
     requests = {one.id: roster.classified[one.id].request for one in sound}
     others = overlaps([(one, requests.get(one.id)) for one in running])
-    advice, movable = believed_advice(sound, had, others, advice, books, roster)
+    movable: Collection[ContainerId] = ()
+    if not all(one.is_final for one in advice.values()):
+        advice, movable = believed_advice(sound, had, others, advice, books, roster)
     for container in running:
         found = faults.get(container.id, ())
         if len(found) == 1:
@@ -128,9 +130,15 @@ def catch_up(allocator: Allocator, freed: CpuSet) -> None:
     unmet.refresh_all()
 
 
-def _as_first_seen(container: Container, advice: Advice | None) -> Container:
-    """The container with the labels that its pod had at first, where it has others by now."""
-    first, pod = None if advice is None else advice.labels, container.pod
+def _as_remembered(container: Container, advice: Advice | None) -> Container:
+    """The container with the labels that its pod had at first, and on the cpus it was told last.
+
+    On those where it runs if it may have been told others since it was remembered.
+    """
+    if advice is None:
+        return container
+    container = advice.as_told(container)
+    first, pod = advice.labels, container.pod
     if first is None or first == pod.labels_at_first_sight:
         return container
     return replace(container, pod=replace(pod, first_labels=first))

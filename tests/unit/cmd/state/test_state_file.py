@@ -116,7 +116,12 @@ def anew(state: State) -> bytes:
     """The file of a state, encoded as a whole."""
     content = msgspec.json.encode(msgspec.to_builtins(state, str_keys=True), order="sorted")
     checksum = f"{zlib.crc32(content):08x}-{len(content)}"
-    file = {"version": 4, "checksum": checksum, "state": msgspec.Raw(content)}
+    file = {
+        "version": 4,
+        "is_final": False,
+        "checksum": checksum,
+        "state": msgspec.Raw(content),
+    }
     return msgspec.json.encode(file)
 
 

@@ -6,11 +6,13 @@ from types import MappingProxyType
 import pytest
 from msgspec.structs import replace
 
+from pinfold.policy.engine.decision import Adopted
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import ContainerId
+from pinfold.policy.model.grant import Grant
 from pinfold.topology.sets.cpuset import CpuSet
 
-from .test_older_advice import CONFIG, GROUP, NODES, POD_POOL, running
+from .test_older_advice import CONFIG, GROUP, HIDE, NODES, POD_POOL, running
 
 
 def restarted(engine: Engine, name: str, cpus: CpuSet) -> Engine:
@@ -64,3 +66,70 @@ def test_who_was_put_on_others_cpus_takes_none_of_them(annotations: Mapping[str,
     held = engine.grants[ContainerId("other")].exclusive
     again = restarted(engine, "moved", held)
     assert again.grants[ContainerId("other")].exclusive == held
+
+
+def stopped(engine: Engine, name: str, cpus: CpuSet, gone: str = "") -> tuple[Engine, Adopted]:
+    """Another daemon after a clean stop; one was put on other cpus meanwhile, and one removed."""
+    before = engine.snapshot()
+    listed = [replace(one, cpus=cpus) if one.id == name else one for one in before.running()]
+    again = Engine(NODES, CONFIG)
+    advice = before.final_advice()
+    adopted = again.synchronize([one for one in listed if one.id != gone], advice)
+    again.check()
+    return again, adopted
+
+
+@pytest.mark.parametrize("annotations", [POD_POOL, GROUP], ids=["of a pod", "of a group"])
+def test_after_a_clean_stop_a_pen_loses_none_either_where_another_one_was_removed(
+    annotations: Mapping[str, str],
+) -> None:
+    engine = Engine(NODES, CONFIG)
+    for name, milli in (("sliced", 2000), ("sharing", 2000)):
+        one = running(name, "4", milli, annotations, "one", 4)
+        engine.create(replace(one, cpus=None))
+    for name in ("other", "gone"):
+        engine.create(replace(running(name, "4", 500), cpus=None))
+    (pen,) = engine.snapshot().pens.values()
+    again, adopted = stopped(engine, "other", CpuSet.of(min(pen.exclusive)), "gone")
+    assert own(again) == own(engine)
+    assert [one.container_id for one in adopted.changes] == ["other"]
+    assert again.grants[ContainerId("other")] == engine.grants[ContainerId("other")]
+
+
+@pytest.mark.parametrize("annotations", [NOTHING, HIDE], ids=["plain", "with hidden threads"])
+def test_after_a_clean_stop_who_was_put_on_free_cpus_is_led_back(
+    annotations: Mapping[str, str],
+) -> None:
+    engine = Engine(NODES, CONFIG)
+    decision = engine.create(replace(running("moved", "4", 4000, annotations), cpus=None))
+    held = engine.grants[ContainerId("moved")].exclusive
+    free = engine.supply.usable - held
+    again, adopted = stopped(engine, "moved", CpuSet.collect([*free][-4:]))
+    assert again.grants[ContainerId("moved")].exclusive == held
+    (change,) = adopted.changes
+    assert change.after.cpus == decision.pinning.cpus
+
+
+def test_after_a_clean_stop_who_was_told_no_cpus_is_left_where_it_runs() -> None:
+    unpinned = replace(CONFIG, pin_cpu=False)
+    engine = Engine(NODES, unpinned)
+    engine.create(replace(running("one", "4", 2000), cpus=None))
+    before = engine.snapshot()
+    listed = [replace(one, cpus=CpuSet.parse("12-13")) for one in before.running()]
+    again = Engine(NODES, CONFIG)
+    assert not again.synchronize(listed, before.final_advice()).changes
+    assert str(again.grants[ContainerId("one")].exclusive) == "12-13"
+
+
+def test_not_everybody_has_landed_while_cpus_are_kept_that_one_has_left() -> None:
+    engine = Engine(NODES, CONFIG)
+    engine.create(replace(running("one", "4", 2000), cpus=None))
+    assert engine.snapshot().has_landed
+    held = engine.left_cpus.held(ContainerId("one"))
+    assert held is not None
+    (far,) = [pool for pool in engine.tree.pools if pool.name == "NUMA node #3"]
+    assert isinstance(engine.move(ContainerId("one"), far.id).result, Grant)
+    engine.left_cpus.keep([held])
+    assert not engine.snapshot().has_landed
+    engine.left_cpus.let_go([ContainerId("one")])
+    assert engine.snapshot().has_landed
