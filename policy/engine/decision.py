@@ -19,6 +19,7 @@ from ..placing.judging.unmet_texts import joined
 from ..placing.lineup import Lineup
 from ..placing.placer import Failure, Placement
 from ..placing.rank import Rank
+from ..placing.restart import MADE_WAY
 from ..text.errors import Problem
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses
 from .advice import Advice
@@ -99,9 +100,10 @@ def with_objection(
     """The problems of a container, and that its place has no room for it but by its restart."""
     if placement is None or not placement.objection:
         return problems
+    place = "in the pool where" if placement.decided_by == MADE_WAY else "where"
     problem = Problem(
         where=container.path,
-        what=f"back where it was before its restart, without room for it: {placement.objection}",
+        what=f"back {place} it was before its restart, without room for it: {placement.objection}",
         fix="stop or move others there",
         container=container.name,
         is_advice=True,

@@ -318,7 +318,10 @@ class RestartPlacer:
             return None
         if self.displacement.lost(found.booking, judgement):
             return None
-        return replace(found, decided_by=MADE_WAY, objection="")
+        booking, zone = found.booking, self._memory.choice(request).zone(pool_id)
+        if keeps_promises(booking.grant, ledger, booking.lifted) and not isinstance(zone, Dropped):
+            found = replace(found, objection="")
+        return replace(found, decided_by=MADE_WAY)
 
     def _back_on(
         self,

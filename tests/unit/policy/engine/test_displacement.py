@@ -75,7 +75,9 @@ def test_who_is_back_has_other_cpus_before_it_is_refused() -> None:
     runs = container_of("runs", 4, shares=True)
     engine.adopt(replace(runs, cpus=CpuSet.parse("4-7"), mems=NodeSet.of(0)))
     assert placed(engine, AGAIN) == "6-7"
-    assert engine.decisions[AGAIN.id].decided_by == MADE_WAY
+    decision = engine.decisions[AGAIN.id]
+    assert decision.decided_by == MADE_WAY
+    assert "in the pool where it was before its restart, without room" in decision.problems[0].what
     assert (cpus(engine, LATE), cpus(engine, noisy)) == ("2-3", "4-5")
     assert not engine.decisions[LATE.id].unmet
 
