@@ -246,3 +246,24 @@ def test_who_is_back_and_shares_beside_its_own_cpus_is_none_of_those_it_drives_o
     engine.adopt(replace(container_of("runs", 2), cpus=CpuSet.parse("2-3"), mems=NodeSet.of(0)))
     again = replace(mixed, id=ContainerId("it-1"))
     assert placed(engine, again) == "0-1"
+
+
+def test_who_keeps_apart_on_reserved_cpus_stays_there_as_others_get_theirs_back() -> None:
+    """Both are back narrowed, so that both may have more once somebody else ends."""
+    engine = engine_of("socket:1 core:5 mem:4G")
+    owner, idle = container_of("owner", 3), container_of("idle", 0)
+    noisy = container_of("noisy", 0.5, apart(term("core", "nobody")))
+    late = container_of("late", 0.3, apart(term("core", "noisy")), fails=True)
+    placed(engine, owner)
+    engine.stop(owner.id)
+    assert [placed(engine, one) for one in (idle, noisy, late)] == ["1-4", "1-4", "1"]
+    assert cpus(engine, noisy) == "2-4"
+    for one in (noisy, late):
+        engine.stop(one.id)
+    again = [replace(one, id=ContainerId(f"{one.id}-1")) for one in (noisy, late, owner)]
+    assert [placed(engine, one) for one in again] == ["2-4", "1", "1-3"]
+    assert [cpus(engine, one) for one in again] == ["4", "0", "1-3"]
+    engine.stop(idle.id)
+    assert [cpus(engine, one) for one in again] == ["4", "0", "1-3"]
+    assert not any(engine.decisions[one.id].unmet for one in again)
+    engine.check()
