@@ -394,6 +394,6 @@ class RestartPlacer:
         return Refusal(reason=f"{refusal.reason} — {told}")
 
     def _cpus_of(self, grant: Grant) -> int:
-        """A mask of the cpus that a grant stands for."""
-        cpus = self._books.pinner.pool_cpus.of(grant)
+        """A mask of the cpus that a grant will stand for."""
+        cpus = self._books.pinner.once_taken(grant)
         return self._placer.wherever(grant.container_id) if cpus is None else cpus.mask

@@ -267,3 +267,23 @@ def test_who_keeps_apart_on_reserved_cpus_stays_there_as_others_get_theirs_back(
     assert [cpus(engine, one) for one in again] == ["4", "0", "1-3"]
     assert not any(engine.decisions[one.id].unmet for one in again)
     engine.check()
+
+
+def test_who_shares_cpus_beside_its_own_is_not_back_where_it_would_be_lent_those_of_others() -> (
+    None
+):
+    """Its own one seemed to be among those that it shares, until it was its own."""
+    engine = engine_of("socket:2 core:4 mem:4G")
+    here = {"pool-name.pinfold.dev/pod": "socket #0"}
+    rules = apart(term("socket", "mixed"))
+    keeper = container_of("keeper", 0.5, rules, fails=True, annotations=here)
+    mixed, taker = container_of("mixed", 1.5, is_guaranteed=True), container_of("taker", 3)
+    assert [placed(engine, one) for one in (keeper, mixed)] == ["1-3", "4-7"]
+    engine.stop(mixed.id)
+    engine.adopt(replace(taker, cpus=CpuSet.parse("5-7"), mems=NodeSet.of(1)))
+    again = replace(mixed, id=ContainerId("mixed-1"))
+    assert "stop or move one of" in reason(engine.create(again))
+    assert not engine.decisions[keeper.id].unmet
+    engine.remove(again.id)
+    ended(engine, taker)
+    assert placed(engine, again) == "4-7"
