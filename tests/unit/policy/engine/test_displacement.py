@@ -7,6 +7,7 @@ from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Resources
 from pinfold.policy.placing.restart import MADE_WAY
+from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.counted_calls import count_calls
 from tests.unit.policy.engine.ruled_pods import (
@@ -18,6 +19,7 @@ from tests.unit.policy.engine.ruled_pods import (
     reason,
     term,
 )
+from tests.unit.topology.model.offline import without
 
 CORES = "socket:1 core:4 thread:2 mem:8G"
 """Cpu 0 is reserved."""
@@ -287,3 +289,20 @@ def test_who_shares_cpus_beside_its_own_is_not_back_where_it_would_be_lent_those
     engine.remove(again.id)
     ended(engine, taker)
     assert placed(engine, again) == "4-7"
+
+
+def test_who_has_nothing_to_share_where_rules_hold_stays_there_as_another_goes() -> None:
+    """Of its pool rules leave it its own cpu alone, so that it is lent the reserved one."""
+    machine = machine_from_spec("socket:1 core:3 thread:2 mem:4G")
+    engine = engine_of(machine)
+    mixed = container_of("mixed", 1.5, is_guaranteed=True)
+    keeper = container_of("keeper", 1, apart(term("core", "mixed")), fails=True)
+    idle = container_of("idle", 0, apart(term("core", "nobody")))
+    gone = container_of("gone", 0.1, apart(term("core", "mixed")))
+    assert [placed(engine, one) for one in (mixed, keeper, idle)] == ["1-5", "2", "3-5"]
+    engine, _ = engine.reconfigured(engine.config, without(machine, CpuSet.parse("4-5")))
+    assert [placed(engine, gone), cpus(engine, mixed)] == ["3", "1"]
+    engine.remove(gone.id)
+    assert cpus(engine, mixed) == "1"
+    assert not engine.decisions[keeper.id].unmet
+    engine.check()
