@@ -100,10 +100,12 @@ def with_objection(
     """The problems of a container, and that its place has no room for it but by its restart."""
     if placement is None or not placement.objection:
         return problems
-    place = "in the pool where" if placement.decided_by == MADE_WAY else "where"
+    what = "back where it was before its restart, without room for it"
+    if placement.decided_by == MADE_WAY:
+        what = "back in the pool where it was before its restart, without room for it"
     problem = Problem(
         where=container.path,
-        what=f"back {place} it was before its restart, without room for it: {placement.objection}",
+        what=f"{what}: {placement.objection}",
         fix="stop or move others there",
         container=container.name,
         is_advice=True,
