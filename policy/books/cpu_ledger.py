@@ -129,14 +129,14 @@ class Ledger:
         """
         return self._slices.of(pool_id, self._sums) & ~self.owed
 
-    def share(self, pool_id: PoolId) -> int:
-        """A mask of the cpus on which a share of a pool runs, never none.
+    def share(self, pool_id: PoolId, own: int = 0) -> int:
+        """A mask of the cpus on which a share of a pool runs once some are taken, never none.
 
         Those of the nearest wider pool that has some left, at last the reserved ones.
         """
         for one in (pool_id, *self.tree.ancestors[pool_id]):
-            if self.free_sharable[one]:
-                return self.free_sharable[one]
+            if left := self.free_sharable[one] & ~own:
+                return left
         root = self.tree.root
         return root.reserved.mask or root.cpus.mask
 

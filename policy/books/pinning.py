@@ -94,6 +94,18 @@ class Pinner:
         """The cpus that grants run on since the last changes."""
         return self._cpus
 
+    def once_taken(self, grant: Grant) -> CpuSet | None:
+        """The cpus a grant will stand for once its own ones, which are shared so far, are its own.
+
+        None where they are not ours to choose.
+        """
+        cpus = self.pool_cpus
+        if grant.exclusive and grant.has_shared_part:
+            shared = list(cpus.shared)
+            shared[grant.pool_id] = CpuSet(self._ledger.share(grant.pool_id, grant.exclusive.mask))
+            cpus = replace(cpus, shared=shared)
+        return cpus.of(grant)
+
     def all_told(self) -> Mapping[ContainerId, Pinning]:
         """The pinnings of `last_told`, which nothing changes any more. O(containers)."""
         return dict(self._told)

@@ -77,7 +77,7 @@ class Allocator:
 
     def know(self, container: Container) -> Classified:
         """Classify a container, and let its rules count."""
-        self.unmet.look_at_postponed()
+        self.unmet.look_at_postponed(is_awaited=True)
         classified = self.roster.counted_once(container, self.classifier.classify(container))
         count = self.books.let_count(container, classified.rules, classified.placement)
         classified = with_uncounted(classified, container, count) if count.rules else classified
@@ -202,7 +202,7 @@ class Allocator:
             return structs.replace(last, changes=())
         classified = self.roster.counted_once(container, self.classifier.classify(container))
         if grant.pen is not None:
-            cpus, look = self.books.presence(container.id), self.unmet.look()
+            cpus, look = self.unmet.lost.expect_move(container.id), self.unmet.look()
             decision = self.pen_resizer.resize(container, classified)
             if isinstance(decision.result, Grant):
                 self.conclude(decision, look)
@@ -272,7 +272,7 @@ class Allocator:
     ) -> Decision:
         """The decision about a container that had a place before, with all that follows from it."""
         earlier, broken = self.roster.decisions[container_id], self.unmet.names(container_id, look)
-        cpus, after = self.books.presence(container_id), self.unmet.look()
+        cpus, after = self.unmet.lost.expect_move(container_id), self.unmet.look()
         decision = self.conclude(change(), after)
         self.shares.parted.part(container_id, earlier.result)
         self.unmet.note_left(container_id, cpus, after)

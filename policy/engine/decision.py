@@ -19,6 +19,7 @@ from ..placing.judging.unmet_texts import joined
 from ..placing.lineup import Lineup
 from ..placing.placer import Failure, Placement
 from ..placing.rank import Rank
+from ..placing.restart import MADE_WAY
 from ..text.errors import Problem
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses
 from .advice import Advice
@@ -99,9 +100,12 @@ def with_objection(
     """The problems of a container, and that its place has no room for it but by its restart."""
     if placement is None or not placement.objection:
         return problems
+    what = "back where it was before its restart, without room for it"
+    if placement.decided_by == MADE_WAY:
+        what = "back in the pool where it was before its restart, without room for it"
     problem = Problem(
         where=container.path,
-        what=f"back where it was before its restart, without room for it: {placement.objection}",
+        what=f"{what}: {placement.objection}",
         fix="stop or move others there",
         container=container.name,
         is_advice=True,

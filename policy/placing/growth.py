@@ -93,7 +93,9 @@ def kept_off(
         for other in filter(residents.__contains__, grown):
             standing = standing_cpus(grown[other], books.ledger)
             may_have &= ~books.domains.covering(level, standing) | cpus
-    return grant if may_have == before else replace(grant, within=CpuSet(may_have))
+    if may_have == before:
+        return grant
+    return replace(grant, within=CpuSet(may_have | cpus & books.tree.root.reserved.mask))
 
 
 def kept_where_lent(judgement: Judgement, grant: Grant, cpus: int, books: Books) -> Grant:

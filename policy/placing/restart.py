@@ -318,7 +318,10 @@ class RestartPlacer:
             return None
         if self.displacement.lost(found.booking, judgement):
             return None
-        return replace(found, decided_by=MADE_WAY, objection="")
+        booking, zone = found.booking, self._memory.choice(request).zone(pool_id)
+        if keeps_promises(booking.grant, ledger, booking.lifted) and not isinstance(zone, Dropped):
+            found = replace(found, objection="")
+        return replace(found, decided_by=MADE_WAY)
 
     def _back_on(
         self,
@@ -391,6 +394,6 @@ class RestartPlacer:
         return Refusal(reason=f"{refusal.reason} — {told}")
 
     def _cpus_of(self, grant: Grant) -> int:
-        """A mask of the cpus that a grant stands for."""
-        cpus = self._books.pinner.pool_cpus.of(grant)
+        """A mask of the cpus that a grant will stand for."""
+        cpus = self._books.pinner.once_taken(grant)
         return self._placer.wherever(grant.container_id) if cpus is None else cpus.mask

@@ -1,8 +1,9 @@
 """Standing spreads: required spread rules of containers that are there, by namespace."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from ...topology.model.machine import Level
 from ..model.container import Container, ContainerId
 from .podaffinity.rule_set import SpreadRule
 from .podaffinity.term import container_labels, instance_key, is_same_instance
@@ -18,8 +19,12 @@ class StandingSpreads:
 
     def __init__(self) -> None:
         self._spreading: dict[ContainerId, Container] = {}
+        self.owners: Collection[ContainerId] = self._spreading.keys()
+        """The containers with such rules."""
         # Those of one workload are equal.
         self._owners: dict[str, dict[SpreadRule, dict[ContainerId, Container]]] = {}
+        self.levels: Collection[Level] = ()
+        """The levels at which they count."""
 
     def add(self, owner: Container, rules: Iterable[SpreadRule]) -> None:
         """Keep the required ones among a container's rules; it has none so far."""
@@ -28,6 +33,8 @@ class StandingSpreads:
                 self._spreading[owner.id] = owner
                 alike = self._owners.setdefault(owner.pod.namespace, {}).setdefault(one, {})
                 alike[owner.id] = owner
+                if one.level not in self.levels:
+                    self.levels = (*self.levels, one.level)
 
     def remove(self, owner_id: ContainerId, rules: Iterable[SpreadRule]) -> None:
         """Forget the rules of a container."""
@@ -42,6 +49,15 @@ class StandingSpreads:
                 del by_rule[rule]
         if not by_rule:
             del self._owners[namespace]
+        if not self._owners:
+            self.levels = ()
+
+    def at(self, level: Level) -> Iterator[tuple[str, SpreadRule, Mapping[ContainerId, Container]]]:
+        """The rules that count at a level, each with its namespace and its owners."""
+        for namespace, by_rule in self._owners.items():
+            for rule, owners in by_rule.items():
+                if rule.level is level:
+                    yield namespace, rule, owners
 
     def counting(self, newcomer: Container, owners: Iterable[Container]) -> Iterator[ContainerId]:
         """Owners, among these, of required spread rules that count a newcomer."""

@@ -22,7 +22,7 @@ from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, 
 MACHINE = "socket:1 numa:3 core:8 mem:32G"
 CROWD = 75
 """More than are watched one by one."""
-STEPS = 160
+STEPS = 200
 
 
 def everybody(

@@ -46,15 +46,24 @@ def bits_by_count(every: int, masks: Iterable[tuple[int, int]]) -> Mapping[int, 
     return found
 
 
+def more_in(here: int, by_count: Mapping[int, int], more: int) -> Mapping[int, int]:
+    """Bits by numbers, each of these by so many more. O(different numbers).
+
+    >>> more_in(0b011, {2: 0b101, 1: 0b010}, 2)
+    {4: 1, 2: 4, 3: 2}
+    """
+    found: dict[int, int] = {}
+    for count, bits in by_count.items():
+        for number, some in ((count + more, bits & here), (count, bits & ~here)):
+            if some:
+                found[number] = found.get(number, 0) | some
+    return found
+
+
 def one_less_in(here: int, by_count: Mapping[int, int]) -> Mapping[int, int]:
     """Bits by numbers, each of these by one less. O(different numbers).
 
     >>> one_less_in(0b011, {2: 0b101, 1: 0b010})
     {1: 1, 2: 4, 0: 2}
     """
-    left: dict[int, int] = {}
-    for count, bits in by_count.items():
-        for number, some in ((count - 1, bits & here), (count, bits & ~here)):
-            if some:
-                left[number] = left.get(number, 0) | some
-    return left
+    return more_in(here, by_count, -1)

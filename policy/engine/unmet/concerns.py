@@ -99,9 +99,20 @@ class Concerns:
             return True
         return not self._others.get(container_id, set()).isdisjoint(moved)
 
-    def due_by(self, gone: ContainerId | None, moved: Collection[ContainerId]) -> list[ContainerId]:
-        """Containers whose rules may hold, or break, without one, and as some have other cpus."""
+    def due_by(
+        self,
+        gone: ContainerId | None,
+        moved: Collection[ContainerId],
+        spread: Collection[ContainerId] = (),
+    ) -> list[ContainerId]:
+        """Containers whose rules may hold, or break, without one, and as some have other cpus.
+
+        `spread`: owners of spread rules, which others make even as well that get more cpus.
+        """
         due = [one for one, others in self._others.items() if gone in others]
+        if spread and moved:
+            counting = [one for one in self._others if one in spread]
+            due += [one for one in counting if not self._others[one].isdisjoint(moved)]
         return [*due, *filter(moved.__contains__, self._others), *self._stirred(moved)]
 
     def _is_of_crowd(self, container_id: ContainerId, moved: Collection[ContainerId]) -> bool:

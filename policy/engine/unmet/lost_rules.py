@@ -1,16 +1,21 @@
 """Lost rules: required rules that stop holding at containers about which nobody decides."""
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from ...books.books import Books
 from ...model.container import ContainerId
 from ...model.pinning import MovedTogether
-from ...placing.judging.restriction import Restriction, ids_in_the_way
+from ...placing.judging.restriction import Restriction
 from ...placing.judging.rule_look import RuleLook
 from ..decision import with_unmet
 from ..roster import Roster
-from .concerns import Concerns
+from .concerns import Concerns, others_of
 from .moved_companions import MovedCompanions
+from .moved_counted import MovedCounted
+
+_OWNERS_AT_ONE_EFFORT: Final = 4
+"""So many owners of a spread rule that is counted anew cost as much as one rule to be read."""
 
 UnmetNames = Callable[[ContainerId], Collection[str]]
 """The rules that do not hold at a container, with their owners."""
@@ -29,18 +34,26 @@ class LostRules:
         self._roster = roster
         self._concerns = concerns
         self._companions = MovedCompanions(books)
+        self._counted = MovedCounted(books, roster.classified)
         self._told: dict[ContainerId, None] = {}
 
     @property
     def are_due(self) -> bool:
         """Whether there are owners to be looked at."""
-        return self._companions.are_parted
+        return bool(self._counted.moved or self._counted.uneven) or self._companions.are_parted
+
+    def expect_move(self, container_id: ContainerId) -> int:
+        """A container may get other cpus by a decision; returns a mask of those it runs on."""
+        self._counted.expect(container_id)
+        return self._books.presence(container_id)
 
     def note_moves(self, moves: Sequence[MovedTogether]) -> None:
-        """Containers have other cpus than before."""
+        """Containers have other cpus than before, as may one that was expected to move."""
         if moves:
             self._concerns.note_left()
         self._companions.note_moves(moves)
+        if self._books.standing.spreads.levels:
+            self._counted.note_moves(moves)
 
     def note(self, container_id: ContainerId, before: int) -> None:
         """A container that ran on these cpus has others by a decision, and is told what it lost."""
@@ -56,11 +69,19 @@ class LostRules:
         told, self._told = self._told, {}
         return told
 
-    def look(self, effort_max: int, look: RuleLook) -> None:
-        """Look at owners that others have left, or that grew, until that is so much effort."""
+    def look(self, effort_max: int, look: RuleLook, *, is_awaited: bool = False) -> None:
+        """Look at owners that others have left, or that grew, until that is so much effort.
+
+        And at those of spread rules that were even, unless somebody waits who did not ask for it.
+        """
         enough = look.effort + effort_max
-        while self._companions.are_parted and look.effort < enough:
-            container_id, texts, before = self._companions.pop_parted()
+        while self._counted.moved and not is_awaited and look.effort < enough:
+            look.effort += self._counted.look_at_level() // _OWNERS_AT_ONE_EFFORT
+        while (self._companions.are_parted or self._counted.uneven) and look.effort < enough:
+            if self._companions.are_parted:
+                container_id, texts, before = self._companions.pop_parted()
+            else:
+                (container_id, texts), before = self._counted.pop_uneven(), None
             if container_id not in self._books.ledger.grants:
                 continue
             broken, pool_id = look.broken(container_id), self._books.pool_around(container_id)
@@ -87,7 +108,7 @@ class LostRules:
         decision = self._roster.decisions[container_id]
         if lost := [one for one in lost if not one.is_told(decision.unmet)]:
             self._told[container_id] = None
-            self._concerns.add(container_id, ids_in_the_way(lost))
+            self._concerns.add(container_id, others_of(lost, self._books))
             texts = look.near.texts(lost, self._books.reach(container_id))
             told = with_unmet(decision, tuple(dict.fromkeys((*decision.unmet, *texts))))
             self._roster.decisions[container_id] = told

@@ -256,7 +256,7 @@ class UnmetRules:
         self.look_at_displaced(look)
         moved, concerned = {*moved, *[one.container_id for one in changes]}, self._concerns.ids
         if not self._concerns.are_none:
-            due = self._concerns.due_by(gone, moved)
+            due = self._concerns.due_by(gone, moved, self._books.standing.spreads.owners)
             if self._books.standing.has_required_affinity:
                 wants_others = self._books.standing.wants_others
                 near = [one for one in concerned if one in wants_others]
@@ -291,14 +291,14 @@ class UnmetRules:
         are asked for. O(those whose rules are about them), for a newcomer keeps nobody apart.
         `look`: see `look_at_displaced`.
         """
-        self.look_at_postponed(look)
+        self.look_at_postponed(look, is_awaited=is_awaited)
         moved, self._moved = self._moved, set()
         if self._concerns.are_none:
             return
         moved.update([one.container_id for one in changes])
         self._postponed = (newest, moved)
         if not is_awaited or self._concerns.is_stirred(newest, moved):
-            self.look_at_postponed(look)
+            self.look_at_postponed(look, is_awaited=is_awaited)
 
     def _due_by(self, newest: ContainerId, moved: set[ContainerId]) -> dict[ContainerId, None]:
         """The containers to be looked at again by a newcomer, and as others moved."""
@@ -312,14 +312,14 @@ class UnmetRules:
         due.update(dict.fromkeys(uneven_owners(newest, self._concerns, self._books, self._roster)))
         return due | dict.fromkeys(self._concerns.due_as_moved(newest, moved))
 
-    def look_at_postponed(self, look: RuleLook | None = None) -> None:
+    def look_at_postponed(self, look: RuleLook | None = None, *, is_awaited: bool = False) -> None:
         """Look again at those that the last newcomer did not wait for; see `look_at_due`."""
         postponed, self._postponed = self._postponed, None
         if postponed is not None and postponed[0] in self._roster.containers:
             due = self._due_by(*postponed)
             self._due.update(self._look_again(due, _EFFORT_WAITED_FOR, look))
         if self.lost.are_due:
-            self.lost.look(_EFFORT_WAITED_FOR, look or self.look())
+            self.lost.look(_EFFORT_WAITED_FOR, look or self.look(), is_awaited=is_awaited)
 
     def look_at_due(self, look: RuleLook | None = None) -> None:
         """Look again at containers that are still due. `look`: at others, in the same event."""

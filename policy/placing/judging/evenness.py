@@ -1,22 +1,28 @@
 """Evenness of required spread rules before and after a move of containers that they count."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property, reduce
 from typing import Final
 
+from ....topology.sets.bits import more_in
 from ...books.books import Books
+from ...books.whereabouts import Whereabouts
 from ...model.container import Container, ContainerId
 from ...rules.podaffinity.rule_set import SpreadRule
 from ...rules.podaffinity.term_selection import instances, select_counted
 from ..classifier import Classified
-from .judgement import bits
 from .restriction import names_text
+from .spread_counts import SpreadCounts
 
 COUNTING_MAX: Final = 8
 """A container that more spread rules count stays: each rule costs two counts of all domains."""
 
 Counting = Mapping[tuple[str, SpreadRule], Mapping[ContainerId, Container]]
 """Spread rules with their owners, by namespace."""
+
+Moved = Mapping[ContainerId, tuple[int, int]]
+"""Containers that move, with their cpus before and after."""
 
 
 def counting_rules(containers: Iterable[Container], books: Books) -> Counting | None:
@@ -43,20 +49,30 @@ def made_uneven(
 
     O(rules x containers + owners).
     """
-    found: dict[ContainerId, Container] = {}
+    ids = list(party)
+    moved = {one: (now, after) for one, now in zip(ids, books.reaches(ids), strict=True)}
+    found = uneven_by(moved, books, rules, classified)
+    return names_text(tuple([owner for owner in found if owner.id not in party]))
+
+
+def uneven_by(
+    moved: Moved, books: Books, rules: Counting, classified: Mapping[ContainerId, Classified]
+) -> Collection[Container]:
+    """The owners of spread rules that hold as long as some have not moved, and then do not.
+
+    O(rules x containers + owners).
+    """
+    found, whereabouts = dict[ContainerId, Container](), Whereabouts(books)
     for (namespace, rule), owners in rules.items():
         evenness: dict[int, _Evenness] = {}
         for owner_id, owner in owners.items():
-            if owner_id in party:
-                continue
-            own = classified.get(owner_id)
-            supply = books.supply
+            own, supply = classified.get(owner_id), books.supply
             eligible = (supply.usable if own is None else supply.eligible(own.request)).mask
             if eligible not in evenness:
-                evenness[eligible] = _Evenness(namespace, rule, party, after, books, eligible)
+                evenness[eligible] = _Evenness(namespace, rule, moved, books, whereabouts, eligible)
             if evenness[eligible].is_lost(owner):
                 found[owner_id] = owner
-    return names_text(tuple(found.values()))
+    return found.values()
 
 
 class _Evenness:
@@ -69,65 +85,69 @@ class _Evenness:
         self,
         namespace: str,
         rule: SpreadRule,
-        party: Collection[ContainerId],
-        after: int,
+        moved: Moved,
         books: Books,
+        whereabouts: Whereabouts,
         eligible: int,
     ) -> None:
-        residents = books.affinity.residents
+        residents, level = books.affinity.residents, rule.level
         self._rule = rule
         self._books = books
-        self._eligible = eligible
+        self._moved = moved
         self._counted = select_counted(residents, namespace, rule)
-        counted = tuple(residents.ids(self._counted))
-        self._before = dict(zip(counted, books.reaches(counted), strict=True))
-        moved = dict.fromkeys([one for one in counted if one in party], after)
-        self._after = {**self._before, **moved}
-        self._counts = self._count(self._before), self._count(self._after)
-        self._least = tuple([min(one.values(), default=0) for one in self._counts])
-        self._known: dict[tuple[int, bool, tuple[int, ...], tuple[int, ...]], bool] = {}
+        counted = list(filter({*residents.ids(self._counted)}.__contains__, moved))
+        stay = self._counted & ~reduce(int.__or__, map(residents.place, counted), 0)
+        self._others = whereabouts.domains_by_count(level, stay, eligible)
+        """The domains, as bits, by how many of those are in them that stay where they are."""
+        self._cpus = [moved[one] for one in counted]
+        self._known: dict[tuple[object, ...], bool] = {}
 
-    def _count(self, presence: Mapping[ContainerId, int]) -> dict[int, int]:
-        """The numbers of containers by domain; domains are bits."""
-        indexes, level = self._books.domains.indexes, self._rule.level
-        counts = dict.fromkeys(bits(indexes(level, self._eligible)), 0)
-        for cpus, count in Counter(presence.values()).items():
-            for bit in bits(indexes(level, cpus)):
-                if bit in counts:
-                    counts[bit] += count
-        return counts
+    @cached_property
+    def _counts_before(self) -> Mapping[int, int]:
+        return self._with([before for before, _ in self._cpus])
+
+    @cached_property
+    def _counts_after(self) -> Mapping[int, int]:
+        return self._with([after for _, after in self._cpus])
+
+    def _with(self, moved: Iterable[int]) -> Mapping[int, int]:
+        """The domains by how many are in them, with those that move on these cpus each."""
+        indexes, found = self._books.domains.indexes, self._others
+        for cpus, count in Counter(moved).items():
+            found = more_in(indexes(self._rule.level, cpus), found, count)
+        return found
 
     def is_lost(self, owner: Container) -> bool:
         """Whether the rule of an owner holds, and would not any more."""
         residents = self._books.affinity.residents
-        own = self._books.domains.indexes(self._rule.level, self._books.reach(owner.id))
+        here = self._books.reach(owner.id)
+        before, after = self._moved.get(owner.id, (here, here))
         itself = self._rule.counts_itself(owner)
         # Of these its rule never speaks.
-        same = tuple(residents.ids(instances(residents, owner) & self._counted))
-        before, after = (
-            tuple([known[one] for one in same]) for known in (self._before, self._after)
-        )
+        same = list(residents.ids(instances(residents, owner) & self._counted))
+        then = now = self._books.reaches(same)
+        if not self._moved.keys().isdisjoint(same):
+            some = [self._moved.get(one, (cpus, cpus)) for one, cpus in zip(same, now, strict=True)]
+            then, now = [one for one, _ in some], [one for _, one in some]
         # Most owners share the cpus of some pool.
-        key = own, itself, before, after
+        key = before, after, itself, tuple(then), tuple(now)
         known = self._known.get(key)
         if known is None:
-            holds, will_hold = (
-                self._is_even(number, own, itself, some)
-                for number, some in enumerate((before, after))
-            )
-            known = self._known[key] = holds and not will_hold
+            # Most rules hold, and then nobody asks how it was before.
+            known = not self._is_even(self._counts_after, after, now, itself=itself)
+            known = known and self._is_even(self._counts_before, before, then, itself=itself)
+            self._known[key] = known
         return known
 
-    def _is_even(self, number: int, own: int, itself: bool, uncounted: Sequence[int]) -> bool:
-        """Whether the rule of an owner holds before or after the move.
+    def _is_even(
+        self, by_count: Mapping[int, int], own: int, uncounted: Iterable[int], *, itself: bool
+    ) -> bool:
+        """Whether the rule of an owner on these cpus holds before or after the move.
 
         `uncounted`: cpus of those that it leaves out.
         """
         indexes, level = self._books.domains.indexes, self._rule.level
-        counts = self._counts[number]
-        less = Counter([bit for cpus in uncounted for bit in bits(indexes(level, cpus))])
-        left = {bit: counts[bit] - less[bit] for bit in bits(own) if bit in counts}
-        most = max(left.values(), default=0) + itself
-        fewer = [counts[bit] - count for bit, count in less.items() if bit in counts]
-        least = self._rule.least_of([self._least[number], *fewer], len(counts))
-        return most - least <= self._rule.max_skew
+        counts = SpreadCounts(
+            rule=self._rule, counts_itself=itself, counted=self._counted, by_count=by_count
+        ).without([indexes(level, cpus) for cpus in uncounted])
+        return not counts.full & indexes(level, own)

@@ -19,7 +19,7 @@ from ...model.grant import Grant
 from ...rules.podaffinity.rule_set import PlacementRules
 from ...rules.podaffinity.term_selection import select_term
 from ..classifier import Classified
-from ..growth import held_back, kept_in, kept_off
+from ..growth import held_back, is_homeless, kept_in, kept_off
 from ..judging.judge import Judge
 from ..judging.judgement import Judgement
 from ..judging.rule_look import RuleLook
@@ -172,7 +172,9 @@ def grown(
     for one in judgements:
         wider = kept_in(one.of_growth(), wider, here, books)
         wider = kept_off(one, wider, here, books, before)
-    return wider
+    # Rules may leave it nothing but cpus of its own: then it keeps the reserved ones it is lent.
+    is_lost = is_homeless(wider, books) and not is_homeless(grant, books)
+    return grant if is_lost else wider
 
 
 def let_grow(wider: Grant, judgements: Iterable[Judgement], books: Books) -> None:

@@ -7,6 +7,7 @@ from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Resources
 from pinfold.policy.placing.restart import MADE_WAY
+from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.counted_calls import count_calls
 from tests.unit.policy.engine.ruled_pods import (
@@ -18,6 +19,7 @@ from tests.unit.policy.engine.ruled_pods import (
     reason,
     term,
 )
+from tests.unit.topology.model.offline import without
 
 CORES = "socket:1 core:4 thread:2 mem:8G"
 """Cpu 0 is reserved."""
@@ -75,7 +77,9 @@ def test_who_is_back_has_other_cpus_before_it_is_refused() -> None:
     runs = container_of("runs", 4, shares=True)
     engine.adopt(replace(runs, cpus=CpuSet.parse("4-7"), mems=NodeSet.of(0)))
     assert placed(engine, AGAIN) == "6-7"
-    assert engine.decisions[AGAIN.id].decided_by == MADE_WAY
+    decision = engine.decisions[AGAIN.id]
+    assert decision.decided_by == MADE_WAY
+    assert "in the pool where it was before its restart, without room" in decision.problems[0].what
     assert (cpus(engine, LATE), cpus(engine, noisy)) == ("2-3", "4-5")
     assert not engine.decisions[LATE.id].unmet
 
@@ -244,3 +248,61 @@ def test_who_is_back_and_shares_beside_its_own_cpus_is_none_of_those_it_drives_o
     engine.adopt(replace(container_of("runs", 2), cpus=CpuSet.parse("2-3"), mems=NodeSet.of(0)))
     again = replace(mixed, id=ContainerId("it-1"))
     assert placed(engine, again) == "0-1"
+
+
+def test_who_keeps_apart_on_reserved_cpus_stays_there_as_others_get_theirs_back() -> None:
+    """Both are back narrowed, so that both may have more once somebody else ends."""
+    engine = engine_of("socket:1 core:5 mem:4G")
+    owner, idle = container_of("owner", 3), container_of("idle", 0)
+    noisy = container_of("noisy", 0.5, apart(term("core", "nobody")))
+    late = container_of("late", 0.3, apart(term("core", "noisy")), fails=True)
+    placed(engine, owner)
+    engine.stop(owner.id)
+    assert [placed(engine, one) for one in (idle, noisy, late)] == ["1-4", "1-4", "1"]
+    assert cpus(engine, noisy) == "2-4"
+    for one in (noisy, late):
+        engine.stop(one.id)
+    again = [replace(one, id=ContainerId(f"{one.id}-1")) for one in (noisy, late, owner)]
+    assert [placed(engine, one) for one in again] == ["2-4", "1", "1-3"]
+    assert [cpus(engine, one) for one in again] == ["4", "0", "1-3"]
+    engine.stop(idle.id)
+    assert [cpus(engine, one) for one in again] == ["4", "0", "1-3"]
+    assert not any(engine.decisions[one.id].unmet for one in again)
+    engine.check()
+
+
+def test_who_shares_cpus_beside_its_own_is_not_back_where_it_would_be_lent_those_of_others() -> (
+    None
+):
+    """Its own one seemed to be among those that it shares, until it was its own."""
+    engine = engine_of("socket:2 core:4 mem:4G")
+    here = {"pool-name.pinfold.dev/pod": "socket #0"}
+    rules = apart(term("socket", "mixed"))
+    keeper = container_of("keeper", 0.5, rules, fails=True, annotations=here)
+    mixed, taker = container_of("mixed", 1.5, is_guaranteed=True), container_of("taker", 3)
+    assert [placed(engine, one) for one in (keeper, mixed)] == ["1-3", "4-7"]
+    engine.stop(mixed.id)
+    engine.adopt(replace(taker, cpus=CpuSet.parse("5-7"), mems=NodeSet.of(1)))
+    again = replace(mixed, id=ContainerId("mixed-1"))
+    assert "stop or move one of" in reason(engine.create(again))
+    assert not engine.decisions[keeper.id].unmet
+    engine.remove(again.id)
+    ended(engine, taker)
+    assert placed(engine, again) == "4-7"
+
+
+def test_who_has_nothing_to_share_where_rules_hold_stays_there_as_another_goes() -> None:
+    """Of its pool rules leave it its own cpu alone, so that it is lent the reserved one."""
+    machine = machine_from_spec("socket:1 core:3 thread:2 mem:4G")
+    engine = engine_of(machine)
+    mixed = container_of("mixed", 1.5, is_guaranteed=True)
+    keeper = container_of("keeper", 1, apart(term("core", "mixed")), fails=True)
+    idle = container_of("idle", 0, apart(term("core", "nobody")))
+    gone = container_of("gone", 0.1, apart(term("core", "mixed")))
+    assert [placed(engine, one) for one in (mixed, keeper, idle)] == ["1-5", "2", "3-5"]
+    engine, _ = engine.reconfigured(engine.config, without(machine, CpuSet.parse("4-5")))
+    assert [placed(engine, gone), cpus(engine, mixed)] == ["3", "1"]
+    engine.remove(gone.id)
+    assert cpus(engine, mixed) == "1"
+    assert not engine.decisions[keeper.id].unmet
+    engine.check()

@@ -139,3 +139,38 @@ def test_who_must_be_apart_from_one_on_reserved_cpus_keeps_off_those_that_a_relo
     engine.remove(other.id)
     engine.check()
     assert cpus(engine, alone) == "4-7"
+
+
+def even(level: str, app: str) -> dict[str, object]:
+    """A rule by which one domain may hold one more than another."""
+    return {"topologySpread": [{**term(level, app), "maxSkew": 1}]}
+
+
+def test_whose_spread_gets_uneven_by_a_resize_of_another_tells_that_until_it_is_even() -> None:
+    engine = engine_of("socket:2 core:5 mem:4G")
+    there = {"pool-name.pinfold.dev/pod": "socket #1"}
+    other = container_of("other", 0.5, app="web", is_guaranteed=True)
+    owner = container_of("owner", 1, even("socket", "web"), app="web")
+    filler = container_of("filler", 3, annotations=there)
+    assert [placed(engine, one) for one in (other, owner, filler)] == ["5-9", "1", "5-7"]
+    resize(engine, other, 3000)
+    assert [cpus(engine, one) for one in (other, owner)] == ["2-4", "1"]
+    assert told(engine, owner).startswith("spread over socket, at most 1 apart: app=web")
+    assert list(engine.lost_rules()) == [owner.id]
+    resize(engine, other, 500)
+    assert cpus(engine, other) == "2-4,8-9"
+    assert not told(engine, owner)
+
+
+def test_a_spread_that_newcomers_made_uneven_goes_on_untold_as_others_move() -> None:
+    """It is for the arrival of its owner; who comes later breaks it without a word."""
+    engine = engine_of("socket:2 core:8 mem:4G")
+    owner = container_of("owner", 1, even("socket", "web"), app="web")
+    here = {"pool-name.pinfold.dev/pod": "socket #0"}
+    assert placed(engine, owner) == "8"
+    there = {"pool-name.pinfold.dev/pod": "socket #1"}
+    late = [container_of(f"web{n}", 0.1, app="web", annotations=there) for n in range(2)]
+    assert [placed(engine, one) for one in late] == ["9-15", "9-15"]
+    assert placed(engine, container_of("filler", 1, annotations=here)) == "1"
+    resize(engine, late[0], 500)
+    assert not told(engine, owner)
