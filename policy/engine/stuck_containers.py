@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import CpuSet
 from ..model.container import Container, ContainerId, Pod, Resources
 from ..model.grant import Grant, Refusal
+from ..model.pinning import Change
 from ..model.request import Request
 from ..placing.classifier import Classified
 from ..placing.judging.restriction import names_text
@@ -141,8 +142,19 @@ def resized(allocator: Allocator, container_id: ContainerId, resources: Resource
     return _changed_away(allocator, container, resize)
 
 
-def resized_pod(allocator: Allocator, pod: Pod, size: Resources) -> Refusal | None:
-    """Another size for a pod, as for a new container; a refusal leaves what it had."""
+def resized_pod(allocator: Allocator, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
+    """Changes by another size for a pod, as for a new container; a refusal leaves what it had."""
+    refusal = _resized_pod_away(allocator, pod, size)
+    if refusal is not None:
+        allocator.unmet.forget_shifted()
+        return refusal
+    allocator.shift_shares()
+    changes = allocator.return_home(None)
+    allocator.unmet.refresh_all()
+    return changes
+
+
+def _resized_pod_away(allocator: Allocator, pod: Pod, size: Resources) -> Refusal | None:
     stuck, resize = StuckContainers(allocator), partial(allocator.pen_resizer.resize_pod, pod, size)
     if not stuck.cpus:
         return resize()
