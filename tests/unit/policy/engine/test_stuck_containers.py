@@ -1,5 +1,7 @@
 """Stuck containers: nobody gets for itself what they run on, as long as there is anything else."""
 
+from functools import partial
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,6 +12,7 @@ from pinfold.policy.model.container import Container, ContainerId, ContainerStat
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.counted_calls import count_lines
 from tests.unit.policy.engine.ruled_pods import (
     GIB,
     apart,
@@ -351,3 +354,20 @@ def test_all_that_share_a_pen_are_told_where_one_of_them_has_it_grow() -> None:
     assert [cpus(engine, one) for one in (alone, first, second)] == ["4", "5-6", "5-6"]
     assert [len(told(engine, one)) for one in (alone, first, second)] == [0, 1, 1]
     engine.check()
+
+
+def test_to_tell_owners_takes_a_time_in_proportion_to_their_number() -> None:
+    lines: list[int] = []
+    for count in (20, 80):
+        engine = engine_of("socket:1 numa:4 core:32 mem:64G")
+        for number in range(count):
+            placed(engine, container_of(f"owner-{number}", 1))
+        sharers = [container_of(f"sharer-{number}", 0.1) for number in range(count)]
+        for one in sharers:
+            placed(engine, one)
+        kernel = {one.id: CpuSet.parse("1-127") for one in sharers}
+        lines.append(count_lines(partial(engine.stuck_containers.note, kernel)))
+        owner = container_of("owner-7", 1)
+        assert f"and {count - 4} more: the runtime" in told(engine, owner)[0]
+    few, many = lines
+    assert many < 5 * few
