@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...topology.sets.bits import selectors
 from ...topology.sets.cpuset import CpuSet
-from ..model.container import Container, ContainerId, Pod, Resources
+from ..model.container import Container, ContainerId, ContainerState, Pod, Resources
 from ..model.grant import Grant, Refusal
 from ..model.pinning import Change
 from ..model.request import Request
@@ -30,6 +30,8 @@ class StuckContainers:
 
     def __init__(self, allocator: Allocator) -> None:
         self._allocator = allocator
+        self._hidden = 0
+        """Isolated cpus that are free, and are not shown so for the time of a decision."""
 
     @property
     def cpus(self) -> Mapping[ContainerId, int]:
@@ -80,9 +82,20 @@ class StuckContainers:
         }
         self.hold(kept)
 
+    def hide(self) -> None:
+        """Show as free no isolated cpus of those whose cpus are kept, until others are held."""
+        ledger = self._allocator.books.ledger
+        self._hidden = ledger.free_isolated[-1] & ledger.narrowed.stuck_cpus
+        if self._hidden:
+            ledger.free_isolated[:] = [cpus & ~self._hidden for cpus in ledger.free_isolated]
+
     def hold(self, stuck: Mapping[ContainerId, int]) -> None:
         """Keep from newcomers the cpus of these alone, without telling anybody of it."""
         ledger = self._allocator.books.ledger
+        if self._hidden:
+            for pool in ledger.tree.pools:
+                ledger.free_isolated[pool.id] |= self._hidden & pool.isolated.mask
+            self._hidden = 0
         if stuck != ledger.narrowed.stuck:
             ledger.narrowed.hold_stuck(stuck)
             ledger.spare_cpus.restart()
@@ -182,6 +195,7 @@ def _resized_pod_away(allocator: Allocator, pod: Pod, size: Resources) -> Refusa
     before = stuck.cpus
     try:
         stuck.hold_but(allocator.roster.of_pod(pod.id))
+        stuck.hide()
         refusal = resize()
         if refusal is not None and stuck.cpus:
             stuck.hold({})
@@ -216,6 +230,9 @@ def _decided_away(
         # Where it runs itself, or in its pen, stuck or not, nobody else need be kept from.
         beside = ledger.members(held.held_as) if held is not None else ()
         stuck.hold_but({container.id, *beside})
+        if container.state is not ContainerState.RUNNING or held is not None:
+            # Who is adopted may have just these.
+            stuck.hide()
         if container.claimed is not None:
             # It runs on these very cpus, and nobody else is to have them.
             stuck.hold({})

@@ -371,3 +371,32 @@ def test_to_tell_owners_takes_a_time_in_proportion_to_their_number() -> None:
         assert f"and {count - 4} more: the runtime" in told(engine, owner)[0]
     few, many = lines
     assert many < 5 * few
+
+
+ISOLATED = "socket:1 numa:2 core:8 mem:4G isolated:4-7,12-15"
+WANTS_ISOLATED = {"prefer-isolated-cpus.resource-policy.nri.io/pod": "true"}
+
+
+def test_a_newcomer_gets_isolated_cpus_on_which_nobody_is_stuck() -> None:
+    engine = engine_of(ISOLATED)
+    stuck_sharer(engine, "2-14", node=0)
+    first, second = (container_of(one, 1, annotations=WANTS_ISOLATED) for one in ("a", "b"))
+    assert placed(engine, first) == "15"
+    assert told(engine, first) == []
+    engine.check()
+    own = CpuSet.parse(placed(engine, second))
+    assert own.isdisjoint(CpuSet.parse("2-14"))
+    engine.check()
+    engine.stuck_containers.note({})
+    assert str(engine.snapshot().free_isolated[-1].bit_count()) == "7"
+
+
+def test_where_all_isolated_cpus_are_run_on_and_no_others_are_left_it_has_some() -> None:
+    engine = engine_of(ISOLATED)
+    for number in range(6):
+        placed(engine, container_of(f"plug-{number}", 1))
+    stuck_sharer(engine, "0-15", node=0)
+    wants = container_of("wants", 2, annotations=WANTS_ISOLATED)
+    assert CpuSet.parse(placed(engine, wants)) <= CpuSet.parse("4-7,12-15")
+    assert len(told(engine, wants)) == 1
+    engine.check()
