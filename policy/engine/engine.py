@@ -220,7 +220,7 @@ class Engine:
     def stop(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Release what a container held. Unknown ids and repeated stops change nothing."""
         self._allocator.roster.reach(container_id, ContainerState.EXITED)
-        return self._allocator.release(container_id)
+        return self.stuck_containers.seen_after(self._allocator.release(container_id))
 
     def prepare(self) -> None:
         """Measure for the next container what the pools have left. For when nobody waits."""
@@ -242,7 +242,7 @@ class Engine:
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Forget a container, releasing it first where it was never stopped."""
-        return self._allocator.remove(container_id)
+        return self.stuck_containers.seen_after(self._allocator.remove(container_id))
 
     def update(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Change what a container asks for; a refusal leaves it what it had."""

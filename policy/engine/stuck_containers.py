@@ -67,6 +67,15 @@ class StuckContainers:
                     found.append(container_id)
         return found
 
+    def seen_after(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+        """The changes by one that has given back its cpus, once they are looked at for owners.
+
+        Others in its pen may have fewer, and run beside nobody any more.
+        """
+        if self.cpus:
+            self.look_again()
+        return changes
+
     def told(self, decision: Decision) -> Decision:
         """The decision, with who is stuck on the cpus that its container has for itself."""
         is_granted = isinstance(decision.result, Grant)

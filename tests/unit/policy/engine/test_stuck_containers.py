@@ -400,3 +400,24 @@ def test_where_all_isolated_cpus_are_run_on_and_no_others_are_left_it_has_some()
     assert CpuSet.parse(placed(engine, wants)) <= CpuSet.parse("4-7,12-15")
     assert len(told(engine, wants)) == 1
     engine.check()
+
+
+@pytest.mark.parametrize("event", ["stop", "remove"])
+def test_those_of_a_pen_that_shrinks_as_one_leaves_it_are_not_told_any_more(event: str) -> None:
+    engine = engine_of(THREE_NODES)
+    placed(engine, container_of("plug-0", 3, annotations=in_node(0)))
+    placed(engine, container_of("plug-2", 4, annotations=in_node(2)))
+    pod = pod_of(None, wish="pod-pool.pinfold.dev=true")
+    half = Resources(cpu_request_milli=600, cpu_limit_milli=600)
+    first, second = inside(pod, "b", half), inside(pod, "c", half)
+    placed(engine, inside(pod, "a", whole(1)))
+    placed(engine, first)
+    stuck_sharer(engine, "6-7")
+    placed(engine, second)
+    assert cpus(engine, first) == "5-6"
+    assert [len(told(engine, one)) for one in (first, second)] == [1, 1]
+    getattr(engine, event)(second.id)
+    assert cpus(engine, first) == "5"
+    assert told(engine, first) == []
+    assert engine.decisions[first.id].degraded == ""
+    engine.check()
