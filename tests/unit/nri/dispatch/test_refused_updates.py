@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Mapping
 
 import pytest
+from msgspec.structs import replace
 
+from pinfold.nri.dispatch.newcomer import Listing
 from pinfold.nri.dispatch.report import Unplaceable
 from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.kubelet_resources import LinuxResources
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet
 from tests.unit.nri.dispatch.test_live_moves import LiveNode, in_node
@@ -162,3 +165,29 @@ def test_one_that_another_program_puts_where_it_should_be_is_no_longer_stuck(
     node.wait(lambda: not stuck(node))
     assert told(node, first) == []
     assert node.refused
+
+
+def test_one_is_known_again_after_a_restart_once_it_was_refused_again(node: LiveNode) -> None:
+    sharer = refusing(node)
+    node.run(first := container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: stuck(node))
+    policy = node.events.policy
+    running = [replace(policy.containers[one], cpus=node.kernel[one].cpus) for one in policy.grants]
+    listed = Listing(
+        containers=tuple(running),
+        linux={one.id: LinuxResources() for one in running},
+        problems={one.id: () for one in running},
+        pids={one.id: 7 for one in running},
+        unread={},
+    )
+    later = LiveNode()
+    try:
+        later.kernel, later.refused = node.kernel, node.refused
+        later.events.advice = policy.snapshot().advice()
+        later.owner.ask("s", lambda: later.events.answered(later.events.synchronize(listed)))
+        later.wait(lambda: stuck(later) == [sharer.id])
+        assert len(told(later, first)) == 1
+        later.run(newcomer := container_of("newcomer", 2))
+        assert (later.kernel[newcomer.id].cpus or NO_CPUS).isdisjoint(CpuSet.parse("4-7"))
+    finally:
+        later.end()
