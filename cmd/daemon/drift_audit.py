@@ -63,6 +63,9 @@ class DriftAudit:
         kernel = self.read(settled)
         courtesy.rest()
         drifts = find_drift(snapshot, kernel)
+        # Who was told in vain may have it by now: that is read back at once.
+        failed = [one for one in kernel if before[one].problem]
+        actuator.doubt(one for one in failed if not is_drift(before[one].wanted, kernel[one]))
         if drifts:
             # What was changed meanwhile looks the same: only what stayed as it was counts.
             now = actuator.looks()

@@ -73,7 +73,8 @@ class ProxyEvents:
             return None
         others: dict[ContainerId, Pinning] = {}
         if both != known.resources:
-            decision = policy.update(container_id, both)
+            with policy.undone_on_fault():
+                decision = policy.update(container_id, both)
             self._tell_update(container_id, decision)
             others = new_pinnings(decision.changes)
             others.pop(container_id, None)
@@ -108,7 +109,8 @@ class ProxyEvents:
         self.events.asked[container_id] = asked
         if resources == known.resources:
             return
-        decision = policy.update(container_id, resources)
+        with policy.undone_on_fault():
+            decision = policy.update(container_id, resources)
         self._tell_update(container_id, decision)
         others = (one.container_id for one in decision.changes)
         self.post_present({*answer.all, *others, container_id})

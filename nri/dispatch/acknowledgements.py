@@ -7,12 +7,23 @@ update of a container that was running already when the update was sent.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from .open_pins import OpenPins
-from .pin_state import Mismatch, PinLook, PinningCounts, PinState, Stage, Telling, count_telling
+from .pin_state import (
+    Mismatch,
+    PinLook,
+    PinningCounts,
+    PinState,
+    Stage,
+    Telling,
+    count_telling,
+    is_other,
+    landed,
+)
 
 FIRST_RETRY_SECONDS: Final = 0.5
 LAST_RETRY_SECONDS: Final = 60.0
@@ -39,18 +50,15 @@ class Acknowledgements:
 
     def wanted(self, container_id: ContainerId) -> Pinning | None:
         """The pinning a container should have; None for unknown ones."""
-        entry = self._entries.get(container_id)
-        return None if entry is None else entry.wanted
+        return None if (entry := self._entries.get(container_id)) is None else entry.wanted
 
     def acknowledged(self, container_id: ContainerId) -> Pinning | None:
         """The pinning a container is known to run with; None where that is not known."""
-        entry = self._entries.get(container_id)
-        return None if entry is None else entry.acknowledged
+        return None if (entry := self._entries.get(container_id)) is None else entry.acknowledged
 
     def pid(self, container_id: ContainerId) -> int:
         """The process of a container; 0 where the runtime did not tell."""
-        entry = self._entries.get(container_id)
-        return 0 if entry is None else entry.pid
+        return 0 if (entry := self._entries.get(container_id)) is None else entry.pid
 
     def create(self, container_id: ContainerId, pinning: Pinning) -> None:
         """A container is created with this pinning: it starts with it, as far as is known."""
@@ -67,7 +75,7 @@ class Acknowledgements:
         container would refuse also the one to what it has.
         """
         stage = Stage.CHECK if is_likely else Stage.TELL
-        self._open.move(_landed(self._want(pinnings)), stage, now)
+        self._open.move(landed(self._want(pinnings)), stage, now)
 
     def told(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
         """Containers should have these from now on, and an answer to the runtime says so."""
@@ -75,7 +83,7 @@ class Acknowledgements:
             return
         entries = self._want(pinnings)
         count_telling(entries.values())
-        self._open.move(_landed(entries), Stage.CHECK, self.check_time(now))
+        self._open.move(landed(entries), Stage.CHECK, self.check_time(now))
 
     def check_time(self, now: float) -> float:
         """The time at which the kernel is read back for a container that is told something now.
@@ -114,8 +122,7 @@ class Acknowledgements:
 
     def forget(self, container_id: ContainerId) -> None:
         """A container is gone, or holds nothing any more."""
-        entry = self._entries.pop(container_id, None)
-        if entry is not None:
+        if (entry := self._entries.pop(container_id, None)) is not None:
             self._open.move({container_id: entry}, Stage.REST)
 
     def synchronize(
@@ -162,14 +169,12 @@ class Acknowledgements:
         if not ahead:
             return {}
         excluded = set(but)
-        found: dict[ContainerId, Pinning] = {}
-        for container_id, entry in ahead:
-            if container_id in excluded:
-                continue
-            if entry.due <= now or entry.is_unsent:
-                found[container_id] = entry.wanted
-                if len(found) == at_most:
-                    break
+        ready = (
+            (container_id, entry.wanted)
+            for container_id, entry in ahead
+            if container_id not in excluded and (entry.due <= now or entry.is_unsent)
+        )
+        found = dict(islice(ready, at_most))
         self.told(found, now)
         return found
 
@@ -238,7 +243,7 @@ class Acknowledgements:
             else:
                 self._rest(container_id, entry)
             return None
-        if not _is_other(entry.wanted, found):
+        if not is_other(entry.wanted, found):
             self._agree(container_id, entry)
             return None
         entry.acknowledged = None
@@ -256,6 +261,18 @@ class Acknowledgements:
         """
         fresh = [one for one in container_ids if not self._entries[one].failures]
         return fresh[:at_most] or list(container_ids[:1])
+
+    def has_failed(self, container_id: ContainerId) -> bool:
+        """Whether a container was told in vain."""
+        return (entry := self._entries.get(container_id)) is not None and entry.failures > 0
+
+    def confirm(self, container_id: ContainerId, found: Pinning) -> bool:
+        """Whether the kernel has by now what a container was to be told: it need not be."""
+        entry = self._entries.get(container_id)
+        if entry is None or entry.stage is not Stage.TELL or is_other(entry.wanted, found):
+            return False
+        self._agree(container_id, entry)
+        return True
 
     def depart(self, container_ids: Iterable[ContainerId]) -> dict[ContainerId, Telling]:
         """Updates of these containers go to the runtime now."""
@@ -310,11 +327,7 @@ class Acknowledgements:
 
     def looks(self) -> Mapping[ContainerId, PinLook]:
         """Running containers as they are seen here. O(containers)."""
-        return {
-            container_id: one.look()
-            for container_id, one in self._entries.items()
-            if one.is_running
-        }
+        return {key: one.look() for key, one in self._entries.items() if one.is_running}
 
     def doubt(self, container_ids: Iterable[ContainerId], now: float) -> None:
         """The kernel was seen with something else: read it back, and tell it again if so."""
@@ -341,8 +354,7 @@ class Acknowledgements:
         new: Pinning | None = None
         is_other = False
         for container_id, pinning in pinnings.items():
-            entry = self._entries.get(container_id)
-            if entry is None:
+            if (entry := self._entries.get(container_id)) is None:
                 entry = self._entries[container_id] = PinState(wanted=pinning, is_running=False)
             # Those side by side mostly had one pinning, and get one: it is compared once.
             if entry.wanted is not old or pinning is not new:
@@ -373,8 +385,8 @@ class Acknowledgements:
     ) -> Mismatch:
         entry.failures += 1
         entry.problem = error
-        doublings = min(entry.failures - 1, _DOUBLINGS_MAX)
-        pause = min(FIRST_RETRY_SECONDS * (1 << doublings), LAST_RETRY_SECONDS)
+        times = 1 << min(entry.failures - 1, _DOUBLINGS_MAX)
+        pause = min(FIRST_RETRY_SECONDS * times, LAST_RETRY_SECONDS)
         # What was read back once without success is told again at once: it was lost on its way.
         due = now if found is not None and entry.failures == 1 else now + pause
         self._open.move({container_id: entry}, Stage.TELL, due)
@@ -386,15 +398,3 @@ class Acknowledgements:
             error=error,
             failures=entry.failures,
         )
-
-
-def _landed(entries: Mapping[ContainerId, PinState]) -> Mapping[ContainerId, PinState]:
-    """Entries without those whose update is with the runtime: its answer says what is next."""
-    return {one: entry for one, entry in entries.items() if entry.stage is not Stage.FLIGHT}
-
-
-def _is_other(wanted: Pinning, found: Pinning) -> bool:
-    """Whether the kernel has other cpus or memory nodes than it should."""
-    return (wanted.cpus is not None and found.cpus != wanted.cpus) or (
-        wanted.mems is not None and found.mems is not None and found.mems != wanted.mems
-    )

@@ -7,13 +7,13 @@ the wrong order, so that one of them may hang for good (containerd/nri pull requ
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from .acknowledgements import Acknowledgements
-from .pin_state import Mismatch, PinLook, PinningCounts, Stage
+from .pin_state import Mismatch, PinLook, PinningCounts, Stage, Telling, is_other
 from .report import Crashed, Recovered, Report, Suspect, Unapplied, Updated, Waiting
 from .way import NoAnswerError, ReadBack, Way
 
@@ -147,8 +147,7 @@ class Actuator:
     def run(self, container_id: ContainerId, pid: int) -> None:
         """A container has begun to run."""
         with self._lock:
-            due = self._books.start(container_id, pid, self._clock())
-            if due is not None:
+            if (due := self._books.start(container_id, pid, self._clock())) is not None:
                 self._wake_for(due)
 
     def forget(self, container_id: ContainerId) -> None:
@@ -283,7 +282,7 @@ class Actuator:
                     continue
             if checks:
                 self._check(checks)
-            else:
+            elif not self._are_there(batch):
                 self._tell(batch)
 
     def _wait(self, now: float, *, can_tell: bool) -> None:
@@ -309,6 +308,18 @@ class Actuator:
         with self._lock:
             self._changed.notify_all()
 
+    def _are_there(self, batch: Sequence[ContainerId]) -> bool:
+        """Whether a container that was told in vain has what it should have, and is not told."""
+        with self._lock:
+            is_again = len(batch) == 1 and self._books.has_failed(batch[0])
+        found = self.kernel(batch[0]) if is_again else None
+        with self._lock:
+            return found is not None and self._books.confirm(batch[0], found)
+
+    def _has(self, container_id: ContainerId, telling: Mapping[ContainerId, Telling]) -> bool:
+        found = self.kernel(container_id)
+        return found is not None and not is_other(telling[container_id].pinning, found)
+
     def _read(self, container_id: ContainerId, pid: int, likely: Pinning | None) -> Pinning | None:
         if self._read_back is None:
             return None
@@ -323,10 +334,11 @@ class Actuator:
         with self._lock:
             if not self._ways:
                 return
-            way = self._ways[0]
+            way, telling = self._ways[0], self._books.depart(container_ids)
             self._is_echoed = way.raises_events
-            telling = self._books.depart(container_ids)
         errors = self._send(way, {one: told.pinning for one, told in telling.items()})
+        # The kernel is believed: a runtime may fail once it has made an update.
+        errors = {one: error for one, error in errors.items() if not self._has(one, telling)}
         with self._lock:
             now = self._clock()
             mismatches = [

@@ -131,9 +131,10 @@ class Events:
             lifts = self.policy.lifts_quota(container_id)
             return Answer(container_id=container_id, own=own, lifts_quota=lifts, is_echo=True)
         resources = estimate(merged, known.pod.qos, self._machine_memory_bytes)
-        before = self.moves.lent([container_id])
-        decision = self.policy.update(container_id, resources)
-        changes = self.moves.kept(before, decision.changes)
+        with self.policy.undone_on_fault():
+            before = self.moves.lent([container_id])
+            decision = self.policy.update(container_id, resources)
+            changes = self.moves.kept(before, decision.changes)
         if changes is not decision.changes:
             decision = structs.replace(decision, changes=changes)
         self._owner.afterwards(lambda: self._decided("update", known, decision))
@@ -248,11 +249,15 @@ class Events:
 
     def end_cold_start(self, container_id: ContainerId) -> None:
         """A container has run long enough without DRAM."""
-        self.adjust("end of cold start", self.policy.end_cold_start(container_id))
+        with self.policy.undone_on_fault():
+            changes = self.policy.end_cold_start(container_id)
+        self.adjust("end of cold start", changes)
 
     def observe_memory(self, free_bytes: Mapping[int, int]) -> None:
         """Available memory in bytes by NUMA node id, as read just now."""
-        self.adjust("memory pressure", self.policy.observe_memory(free_bytes))
+        with self.policy.undone_on_fault():
+            changes = self.policy.observe_memory(free_bytes)
+        self.adjust("memory pressure", changes)
 
     def adjust(self, cause: str, changes: tuple[Change, ...]) -> None:
         """Tell containers that something else follows for them, and report why."""
@@ -345,7 +350,9 @@ class Events:
 
     def _adopt(self, mention: Mention) -> Answer:
         """Take over a container that runs already: it cannot be refused any more."""
-        return self._placed("adopt", mention.read(), ContainerState.RUNNING, self.policy.adopt)
+        late = mention.read()
+        with self.policy.undone_on_fault():
+            return self._placed("adopt", late, ContainerState.RUNNING, self.policy.adopt)
 
     def _release(
         self, container_id: ContainerId, release: Callable[[ContainerId], tuple[Change, ...]]

@@ -59,13 +59,15 @@ class LiveMoves:
 
     def move(self, container_id: ContainerId, asked: AskedMove) -> Decision:
         """Move a running container to another pool, and tell all that change; or say why not."""
-        policy, before = self._policy(), self.lent([container_id])
+        policy = self._policy()
         known = policy.containers.get(container_id)
-        decision = make_move(policy, container_id, asked)
-        if known is None or isinstance(decision.result, Refusal):
-            self._actuator.want(new_pinnings(self.kept(before, ())))
-            return decision
-        [decision] = self._sent([_Made(known, decision)], before)
+        with policy.undone_on_fault():
+            before = self.lent([container_id])
+            decision = make_move(policy, container_id, asked)
+            if known is None or isinstance(decision.result, Refusal):
+                self._actuator.want(new_pinnings(self.kept(before, ())))
+                return decision
+            [decision] = self._sent([_Made(known, decision)], before)
         self._report.expect(container_id, asked.awaited)
         self._owner.afterwards(lambda: self._decided("move", known, decision))
         return decision
@@ -75,23 +77,35 @@ class LiveMoves:
 
         Those that were moved, and why the next one was not. All that change are told.
         """
-        policy, made, reason = self._policy(), list[_Made](), ""
-        before = self.lent([one.container_id for one in steps])
-        try:
-            for step in steps:
-                known = policy.containers.get(step.container_id)
-                if known is None or step.container_id not in policy.grants:
-                    continue
-                decision = policy.place_anew(step.container_id, step.asked, mends_told=step.follows)
-                if isinstance(decision.result, Refusal):
-                    reason = decision.result.reason
-                    break
-                made.append(_Made(known, decision))
-        finally:
-            # Also where one raises: those before it are elsewhere by now as far as others know.
-            for one, sent in zip(made, self._sent(made, before), strict=True):
-                self._owner.afterwards(partial(self._tell_replaced, one.known, sent))
+        policy, made = self._policy(), list[_Made]()
+        reason, fault = "", None
+        with policy.undone_on_fault():
+            before = self.lent([one.container_id for one in steps])
+            try:
+                reason = self._make(steps, made)
+            except Exception as error:
+                # Those before it are elsewhere by now, as far as others know.
+                fault = error
+            sent = self._sent(made, before)
+        for one, decision in zip(made, sent, strict=True):
+            self._owner.afterwards(partial(self._tell_replaced, one.known, decision))
+        if fault is not None:
+            raise fault
         return [one.known.id for one in made], reason
+
+    def _make(self, steps: Sequence[JointStep], made: list[_Made]) -> str:
+        """Make one step after the other, added to `made`; why one cannot be made."""
+        policy = self._policy()
+        for step in steps:
+            known = policy.containers.get(step.container_id)
+            if known is None or step.container_id not in policy.grants:
+                continue
+            with policy.undone_on_fault():
+                decision = policy.place_anew(step.container_id, step.asked, mends_told=step.follows)
+            if isinstance(decision.result, Refusal):
+                return decision.result.reason
+            made.append(_Made(known, decision))
+        return ""
 
     def _tell_replaced(self, known: Container, decision: Decision) -> None:
         self._decided("replace", known, unmet_by_now(self._policy(), decision))
@@ -177,11 +191,13 @@ class LiveMoves:
     def _let_go(self) -> None:
         """Let go what they left who have landed; who was moved once more meanwhile has not."""
         self._is_looking = False
-        awaited = self._awaited.items()
+        awaited, policy = self._awaited.items(), self._policy()
         landed = [one for one, ids in awaited if self._actuator.have_landed(ids)]
+        with policy.undone_on_fault():
+            changes = policy.left_cpus.let_go(landed)
         for held_as in landed:
             del self._awaited[held_as]
-        self._adjust(LEFT, self._policy().left_cpus.let_go(landed))
+        self._adjust(LEFT, changes)
 
 
 def _as_they_are(policy: Engine, made: Sequence[_Made]) -> Sequence[Decision]:

@@ -1,7 +1,7 @@
 """One container's way to having the cpus and memory nodes it should have."""
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -89,6 +89,18 @@ class Mismatch(Struct, frozen=True, kw_only=True):
     """None where it cannot be read."""
     error: str
     failures: int
+
+
+def is_other(wanted: Pinning, found: Pinning) -> bool:
+    """Whether the kernel has other cpus or memory nodes than it should."""
+    return (wanted.cpus is not None and found.cpus != wanted.cpus) or (
+        wanted.mems is not None and found.mems is not None and found.mems != wanted.mems
+    )
+
+
+def landed(entries: Mapping[ContainerId, PinState]) -> Mapping[ContainerId, PinState]:
+    """Entries without those whose update is with the runtime: its answer says what is next."""
+    return {one: entry for one, entry in entries.items() if entry.stage is not Stage.FLIGHT}
 
 
 class PinningCounts(Struct, frozen=True, kw_only=True):

@@ -20,10 +20,11 @@ def update_pod(events: Events, pod: Pod, wanted: LinuxResources) -> Answer:
 
 def resize_pod(events: Events, pod: Pod, size: Resources) -> Answer:
     """Give a pod this size; containers that change are told."""
-    before = events.moves.lent(events.policy.of_pod(pod.id))
-    resized = events.policy.resize_pod(pod, size)
-    changes = () if isinstance(resized, Refusal) else resized
-    events.adjust("resize of a pod", events.moves.kept(before, changes))
+    with events.policy.undone_on_fault():
+        before = events.moves.lent(events.policy.of_pod(pod.id))
+        resized = events.policy.resize_pod(pod, size)
+        changes = events.moves.kept(before, () if isinstance(resized, Refusal) else resized)
+    events.adjust("resize of a pod", changes)
     if isinstance(resized, Refusal):
         return Answer(refusal=resized.reason)
     return Answer()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from operator import ne, not_
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -58,6 +59,16 @@ class PoolCpus(Struct, frozen=True, kw_only=True):
         # Of the reserved cpus it has those that are named; an empty cpuset would be everything to
         # the kernel.
         return shared & grant.within or self.reserved & grant.within or shared
+
+
+class ToldSoFar(NamedTuple):
+    """Pinnings that the kernel was told of all containers, and where they may differ by now."""
+
+    told: Mapping[ContainerId, Pinning]
+    marked: Mapping[ContainerId, None]
+    masks: Sequence[int]
+    """Of the cpus of each pool when anybody was told last."""
+    pool_cpus: PoolCpus
 
 
 class Pinner:
@@ -206,6 +217,18 @@ class Pinner:
                 after = self._told[container_id] = replace(told, cpus=self._cpus_of(grant))
                 found.append(Change(container_id=container_id, before=told, after=after))
         return tuple(found)
+
+    def told_so_far(self) -> ToldSoFar:
+        """Pinnings that were told until this moment, and those yet to be told. O(containers)."""
+        return ToldSoFar(dict(self._told), self._marked.copy(), self._masks, self._cpus)
+
+    def resume(self, so_far: ToldSoFar) -> None:
+        """Go on from there: the same was told, and the same is yet to be told."""
+        self._told.clear()
+        self._told.update(so_far.told)
+        self._marked, self._masks = dict(so_far.marked), list(so_far.masks)
+        self._cpus, self._version = so_far.pool_cpus, -1
+        self._widened.clear()
 
     def catch_up(self) -> tuple[Change, ...]:
         """Tell everybody on shared cpus which they are, whatever was told. O(grants)."""

@@ -31,7 +31,7 @@ from .penning import Penning
 from .replacing.asked_move import ANYWHERE, AskedMove
 from .replacing.party import Parties
 from .replacing.replacement import nothing_to_move, plan_replacement, relocated
-from .restoration import snapshot_of
+from .restoring.restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
 from .snapshot import Snapshot, exclusive_cpus

@@ -1,6 +1,7 @@
 """The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -30,7 +31,8 @@ from .allocator import Allocator
 from .decision import Adopted, Decision
 from .left_cpus import LeftCpus
 from .replacing.asked_move import ANYWHERE, AskedMove
-from .restoration import restore
+from .restoring.restoration import restore
+from .restoring.undoing import EventUndoing
 from .snapshot import Snapshot
 from .stuck_containers import StuckContainers, adopted, placed_away, resized, resized_pod
 from .unmet.lost_rules import UnmetNames
@@ -135,6 +137,16 @@ class Engine:
         """The snapshot of this moment: values for any thread. O(containers)."""
         return self._allocator.snapshot(self._unread)
 
+    @contextmanager
+    def undone_on_fault(self) -> Generator[None]:
+        """Within it, whatever raises leaves everything as it was. O(grants)."""
+        before = EventUndoing(self._allocator, self._unread, self._interrupts)
+        try:
+            yield
+        except Exception:
+            self._allocator = before.allocator()
+            raise
+
     def pinning(self, container_id: ContainerId) -> Pinning | None:
         """The pinning that the kernel was told last for a container; None for an unknown id."""
         return self._allocator.books.pinner.told(container_id)
@@ -142,13 +154,12 @@ class Engine:
     def lifts_quota(self, container_id: ContainerId) -> bool:
         """Whether a container runs without a cpu quota: its cpus are its own, and it wants that."""
         classified = self._allocator.roster.classified.get(container_id)
-        grant = self._allocator.books.ledger.grants.get(container_id)
-        return self.config.pin_cpu and lifts_quota(grant, classified)
+        return self.config.pin_cpu and lifts_quota(self.grants.get(container_id), classified)
 
     def interleaved(self, container_id: ContainerId) -> NodeSet | None:
         """The memory nodes on which a container's pages lie in turn; None: as the kernel likes."""
         classified = self._allocator.roster.classified.get(container_id)
-        return interleaved(self._allocator.books.pinner.told(container_id), classified)
+        return interleaved(self.pinning(container_id), classified)
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, stopped ones included, oldest first."""
@@ -167,13 +178,11 @@ class Engine:
 
         An older instance of its pod and name is released first. A refusal changes nothing else.
         """
-        container = self._central.completed(container)
-        self._replace(container)
+        self._replace(container := self._central.completed(container))
         allocator, ledger = self._allocator, self._allocator.books.ledger
         place = placed_away if ledger.narrowed.stuck else Allocator.place
         placed = place(allocator, container, allocator.know(container))
-        decision = allocator.conclude(placed, is_awaited=True)
-        decision = allocator.roster.with_shortfall(decision)
+        decision = allocator.roster.with_shortfall(allocator.conclude(placed, is_awaited=True))
         return self.left_cpus.told(decision) if ledger.left else decision
 
     def adopt(self, container: Container, advice: Advice | None = None) -> Decision:
@@ -182,14 +191,13 @@ class Engine:
         It keeps its cpus and memory where they are legal, else it is placed; nobody else is looked
         at. Its own pinning is in the decision, others' in `changes`. `advice`: if it is remembered.
         """
-        container = self._central.completed(container)
-        self._replace(container)
+        self._replace(container := self._central.completed(container))
         return adopted(self._allocator, container, advice)
 
     def note(self, container_id: ContainerId, *, is_anew: bool = False) -> tuple[str, ...]:
         """Notes about a placement, which are kept with its decision. For when nobody waits."""
-        roster, books = self._allocator.roster, self._allocator.books
-        return note_placement(container_id, roster, books, is_anew=is_anew)
+        known = self._allocator
+        return note_placement(container_id, known.roster, known.books, is_anew=is_anew)
 
     def compact(self, container_id: ContainerId) -> bool:
         """Keep a decision's lineup packed soon, and file its container where rules find it.
@@ -212,7 +220,7 @@ class Engine:
     def stop(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Release what a container held. Unknown ids and repeated stops change nothing."""
         self._allocator.roster.reach(container_id, ContainerState.EXITED)
-        return self._allocator.release(container_id)
+        return self.stuck_containers.seen_after(self._allocator.release(container_id))
 
     def prepare(self) -> None:
         """Measure for the next container what the pools have left. For when nobody waits."""
@@ -234,7 +242,7 @@ class Engine:
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Forget a container, releasing it first where it was never stopped."""
-        return self._allocator.remove(container_id)
+        return self.stuck_containers.seen_after(self._allocator.remove(container_id))
 
     def update(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Change what a container asks for; a refusal leaves it what it had."""
@@ -243,20 +251,13 @@ class Engine:
             refusal = Refusal(reason=f"container {container_id!r} holds no cpus to resize")
             return Decision(container_id=container_id, result=refusal)
         if resources == known.resources:
-            pinning = self._allocator.books.pinner.told(container_id) or Pinning()
+            pinning = self.pinning(container_id) or Pinning()
             return replace(self.decisions[container_id], pinning=pinning, changes=())
         return resized(self._allocator, container_id, resources)
 
     def resize_pod(self, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
         """Another size for a pod, or a refusal that changes nothing; containers `update` by it."""
-        refusal = resized_pod(self._allocator, pod, size)
-        if refusal is not None:
-            self._allocator.unmet.forget_shifted()
-            return refusal
-        self._allocator.shift_shares()
-        changes = self._allocator.return_home(None)
-        self._allocator.unmet.refresh_all()
-        return changes
+        return resized_pod(self._allocator, pod, size)
 
     def pod_size(self, pod: Pod) -> Resources | None:
         """The size of a whole pod, after resizes, as far as it is known."""
@@ -370,8 +371,7 @@ class Engine:
     def take_over(self, before: Snapshot, unmet_names: UnmetNames | None = None) -> Adopted:
         """Adopt what an older engine held; `unmet_names`: by which what is lost since is told."""
         self._allocator.books.inherit(before.memory_look, before.due_dram)
-        self._unread = before.unread
-        running, told = before.running(), before.pinnings
+        self._unread, running, told = before.unread, before.running(), before.pinnings
         found = self._readopt(running, before.advice(self.config), before.decisions, before.tree)
         if unmet_names is not None:
             self._allocator.unmet.lost.look_at_all(unmet_names, self._allocator.unmet.look())

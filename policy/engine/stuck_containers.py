@@ -5,13 +5,16 @@ there are none it is told so, and not refused: one container's fault would keep 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
+from itertools import compress
 
 from msgspec.structs import replace
 
+from ...topology.sets.bits import selectors
 from ...topology.sets.cpuset import CpuSet
-from ..model.container import Container, ContainerId, Pod, Resources
+from ..model.container import Container, ContainerId, ContainerState, Pod, Resources
 from ..model.grant import Grant, Refusal
+from ..model.pinning import Change
 from ..model.request import Request
 from ..placing.classifier import Classified
 from ..placing.judging.restriction import names_text
@@ -27,6 +30,8 @@ class StuckContainers:
 
     def __init__(self, allocator: Allocator) -> None:
         self._allocator = allocator
+        self._hidden = 0
+        """Isolated cpus that are free, and are not shown so for the time of a decision."""
 
     @property
     def cpus(self) -> Mapping[ContainerId, int]:
@@ -52,9 +57,9 @@ class StuckContainers:
     def look_again(self) -> Sequence[ContainerId]:
         """Tell those of it whose own cpus are others by now; returns the same as `note`."""
         ledger, decisions = self._allocator.books.ledger, self._allocator.roster.decisions
-        found: list[ContainerId] = []
+        found, sets = list[ContainerId](), _StuckSets(self._allocator)
         for container_id in ledger.grants:
-            decision, new = decisions.get(container_id), self._problem(container_id)
+            decision, new = decisions.get(container_id), sets.problem(container_id)
             # About one that is just being placed none is noted yet.
             if decision is not None and (told := _problem_of(decision)) != new:
                 decisions[container_id] = _with_problem(decision, new)
@@ -62,10 +67,20 @@ class StuckContainers:
                     found.append(container_id)
         return found
 
+    def seen_after(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+        """The changes by one that has given back its cpus, once they are looked at for owners.
+
+        Others in its pen may have fewer, and run beside nobody any more.
+        """
+        if self.cpus:
+            self.look_again()
+        return changes
+
     def told(self, decision: Decision) -> Decision:
         """The decision, with who is stuck on the cpus that its container has for itself."""
         is_granted = isinstance(decision.result, Grant)
-        problem = self._problem(decision.container_id) if is_granted else None
+        sets = _StuckSets(self._allocator)
+        problem = sets.problem(decision.container_id) if is_granted else None
         return decision if _problem_of(decision) == problem else _with_problem(decision, problem)
 
     def hold_but(self, insiders: Collection[ContainerId]) -> None:
@@ -76,44 +91,73 @@ class StuckContainers:
         }
         self.hold(kept)
 
+    def hide(self) -> None:
+        """Show as free no isolated cpus of those whose cpus are kept, until others are held."""
+        ledger = self._allocator.books.ledger
+        self._hidden = ledger.free_isolated[-1] & ledger.narrowed.stuck_cpus
+        if self._hidden:
+            ledger.free_isolated[:] = [cpus & ~self._hidden for cpus in ledger.free_isolated]
+
     def hold(self, stuck: Mapping[ContainerId, int]) -> None:
         """Keep from newcomers the cpus of these alone, without telling anybody of it."""
         ledger = self._allocator.books.ledger
+        if self._hidden:
+            for pool in ledger.tree.pools:
+                ledger.free_isolated[pool.id] |= self._hidden & pool.isolated.mask
+            self._hidden = 0
         if stuck != ledger.narrowed.stuck:
             ledger.narrowed.hold_stuck(stuck)
             ledger.spare_cpus.restart()
 
-    def _problem(self, container_id: ContainerId) -> Problem | None:
-        allocator = self._allocator
-        ledger, known = allocator.books.ledger, allocator.roster.containers
-        if container_id not in ledger.grants:
-            return None
-        grant = ledger.grants[container_id]
-        own = (grant.exclusive or grant.rest).mask
-        if not own & ledger.narrowed.stuck_cpus:
+
+class _StuckSets:
+    """The stuck containers by the sets of cpus that they are on: mostly many on the same one."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        """For as long as nobody else is stuck."""
+        self._ledger, self._known = allocator.books.ledger, allocator.roster.containers
+        held = self._ledger.grants
+        self._ids = [one for one in self._ledger.narrowed.stuck if one in held]
+        self._places = {one: 1 << number for number, one in enumerate(self._ids)}
+        self._on: dict[int, int] = {}
+        """Places of those that are on each set."""
+        self._names: dict[int, str] = {}
+        for one, place in self._places.items():
+            cpus = self._ledger.narrowed.stuck[one]
+            self._on[cpus] = self._on.get(cpus, 0) | place
+
+    def problem(self, container_id: ContainerId) -> Problem | None:
+        """The problem to be told of one on whose own cpus some are. O(sets)."""
+        ledger = self._ledger
+        grant = ledger.grants.get(container_id)
+        own = 0 if grant is None else (grant.exclusive or grant.rest).mask
+        if grant is None or not own & ledger.narrowed.stuck_cpus:
             return None
         # What is nobody's part of a pen all share that are in it.
         beside = () if grant.exclusive else ledger.members(grant.held_as)
-        stuck = {
-            one: own & cpus
-            for one, cpus in self.cpus.items()
-            if one != container_id and one not in beside
-        }
-        owners = [known[one] for one, cpus in stuck.items() if cpus and one in ledger.grants]
-        if not owners:
+        among = ~reduce(int.__or__, map(self._place, (container_id, *beside)))
+        here = cpus = 0
+        for some, places in self._on.items():
+            if some & own and places & among:
+                here |= places & among
+                cpus |= some & own
+        if not here:
             return None
-        cpus = CpuSet(0)
-        for one in owners:
-            cpus |= CpuSet(stuck[one.id])
-        them = "them" if len(owners) > 1 else "it"
+        if (names := self._names.get(here)) is None:
+            owners = [self._known[one] for one in compress(self._ids, selectors(here))]
+            names = self._names[here] = names_text(owners)
+        them = "them" if here.bit_count() > 1 else "it"
         return Problem(
             where=STUCK,
-            what=f"cpus {cpus} of its own are also run on by {names_text(owners)}: "
+            what=f"cpus {CpuSet(cpus)} of its own are also run on by {names}: "
             f"the runtime refuses to take {them} off",
             fix=f"read the 'error' of its event=not-applied, or stop {them}",
-            container=known[container_id].name,
+            container=self._known[container_id].name,
             is_advice=True,
         )
+
+    def _place(self, container_id: ContainerId) -> int:
+        return self._places.get(container_id, 0)
 
 
 def placed_away(allocator: Allocator, container: Container, classified: Classified) -> Decision:
@@ -141,14 +185,26 @@ def resized(allocator: Allocator, container_id: ContainerId, resources: Resource
     return _changed_away(allocator, container, resize)
 
 
-def resized_pod(allocator: Allocator, pod: Pod, size: Resources) -> Refusal | None:
-    """Another size for a pod, as for a new container; a refusal leaves what it had."""
+def resized_pod(allocator: Allocator, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
+    """Changes by another size for a pod, as for a new container; a refusal leaves what it had."""
+    refusal = _resized_pod_away(allocator, pod, size)
+    if refusal is not None:
+        allocator.unmet.forget_shifted()
+        return refusal
+    allocator.shift_shares()
+    changes = allocator.return_home(None)
+    allocator.unmet.refresh_all()
+    return changes
+
+
+def _resized_pod_away(allocator: Allocator, pod: Pod, size: Resources) -> Refusal | None:
     stuck, resize = StuckContainers(allocator), partial(allocator.pen_resizer.resize_pod, pod, size)
     if not stuck.cpus:
         return resize()
     before = stuck.cpus
     try:
         stuck.hold_but(allocator.roster.of_pod(pod.id))
+        stuck.hide()
         refusal = resize()
         if refusal is not None and stuck.cpus:
             stuck.hold({})
@@ -183,6 +239,9 @@ def _decided_away(
         # Where it runs itself, or in its pen, stuck or not, nobody else need be kept from.
         beside = ledger.members(held.held_as) if held is not None else ()
         stuck.hold_but({container.id, *beside})
+        if container.state is not ContainerState.RUNNING or held is not None:
+            # Who is adopted may have just these.
+            stuck.hide()
         if container.claimed is not None:
             # It runs on these very cpus, and nobody else is to have them.
             stuck.hold({})

@@ -67,6 +67,7 @@ KEEPERS = (
     "engine",
     "engine/adoption",
     "engine/replacing",
+    "engine/restoring",
     "engine/unmet",
 )
 """The folders of the policy whose modules keep, read and change the ledgers."""

@@ -94,7 +94,8 @@ class RefusedMoves:
             return
         found = had.pinning
         there = replace(container, cpus=found.cpus, mems=found.mems, state=ContainerState.RUNNING)
-        kept = policy.adopt(there, had.advice)
+        with policy.undone_on_fault():
+            kept = policy.adopt(there, had.advice)
         plugin.actuator.want(new_pinnings(kept.changes))
         plugin.actuator.want({container_id: kept.pinning}, is_likely=True)
         # Else it may not have these cpus any more, and goes to a third place.
@@ -116,10 +117,11 @@ class RefusedMoves:
         is_on_its_way = pen_id in policy.left and refused.wanted == policy.pinning(container_id)
         if had is None or not is_on_its_way:
             return
-        lent = moves.lent([container_id])
-        kept = policy.left_cpus.take_back(container_id, had)
-        is_back = isinstance(kept.result, Grant)
-        changes = moves.kept(lent, kept.changes if is_back else ())
+        with policy.undone_on_fault():
+            lent = moves.lent([container_id])
+            kept = policy.left_cpus.take_back(container_id, had)
+            is_back = isinstance(kept.result, Grant)
+            changes = moves.kept(lent, kept.changes if is_back else ())
         plugin.actuator.want(new_pinnings(changes))
         if not is_back:
             return

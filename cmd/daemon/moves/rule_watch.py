@@ -78,7 +78,9 @@ class RuleWatch:
     def _look(self) -> None:
         events, now = self._plugin.events, self._clock()
         settings = events.policy.config.during_execution
-        events.adjust("room that rules leave", events.policy.widen())
+        with events.policy.undone_on_fault():
+            changes = events.policy.widen()
+        events.adjust("room that rules leave", changes)
         self._note()
         due = [] if runtime_fault(self._plugin) else self._due.due(self._now)
         for container_id in due[: self._budget.left(settings.moves_per_minute, now)]:

@@ -27,9 +27,12 @@ from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.nri.dispatch.test_live_moves import in_node
+from tests.unit.policy.engine.ruled_pods import container_of
 
 from ..commands.test_audit_threads import add_process
 from .paper_node import LOG, PATIENT, PaperNode, burstable, config, guaranteed
+from .test_refused_moves import PaperFront
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:8G")
 
@@ -180,3 +183,25 @@ class FakeClock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def test_one_that_was_told_in_vain_and_is_there_by_now_is_not_told_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pinfold.nri.dispatch.acknowledgements.FIRST_RETRY_SECONDS", 1000.0)
+    monkeypatch.setattr("pinfold.nri.dispatch.acknowledgements.LAST_RETRY_SECONDS", 1000.0)
+    front = PaperFront()
+    try:
+        front.run(sharer := container_of("sharer", 0.5, annotations=in_node(1)))
+        front.refused.add(sharer.id)
+        front.run(container_of("owner", 1, annotations=in_node(1)))
+        policy = front.events.policy
+        front.wait(lambda: policy.stuck_containers.cpus)
+        wanted = policy.pinning(sharer.id)
+        assert wanted is not None
+        front.kernel[sharer.id] = wanted
+        assert not DriftAudit(front, front.report).look().drifts
+        front.wait(lambda: not policy.stuck_containers.cpus)
+        assert front.actuator.counts().failing == 0
+    finally:
+        front.end()

@@ -37,7 +37,7 @@ def _fail(what: str, error: Exception) -> None:
     raise AssertionError(what) from error
 
 
-def _ignore(what: str, error: Exception) -> None:
+def ignored(what: str, error: Exception) -> None:
     """Whoever asked is told as well."""
 
 
@@ -45,7 +45,7 @@ def in_node(number: int) -> dict[str, str]:
     return {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
 
 
-def _mention(container: Container) -> Mention:
+def mention_of(container: Container) -> Mention:
     runs = replace(container, state=ContainerState.RUNNING)
     known = Newcomer(container=runs, linux=LinuxResources())
     return Mention(container_id=container.id, read=lambda: known, pid=7)
@@ -102,13 +102,13 @@ class LiveNode:
             if answer.own is not None:
                 self.kernel[container.id] = answer.own
                 self.events.created(answer)
-                self.events.start(_mention(container))
+                self.events.start(mention_of(container))
             return answer.refusal
 
         return self.owner.ask("create", create)
 
     def start(self, container: Container) -> None:
-        self.owner.ask("start", lambda: self.events.start(_mention(container)))
+        self.owner.ask("start", lambda: self.events.start(mention_of(container)))
 
     def run(self, *containers: Container) -> None:
         for one in containers:
@@ -259,7 +259,7 @@ def test_cpus_are_kept_of_one_that_may_begin_with_what_it_was_created_with(node:
 def test_one_that_is_first_heard_of_by_an_update_runs_and_lands_like_others(node: LiveNode) -> None:
     node.run(*(container_of(f"plug-{n}", 4 - (not n), annotations=in_node(n)) for n in (0, 2)))
     owner = container_of("owner", 2)
-    mention = _mention(owner)
+    mention = mention_of(owner)
     node.owner.ask("update", lambda: node.events.update(mention, LinuxResources()))
     node.wait(lambda: owner.id in node.kernel)
     node.move(owner, elsewhere(node, owner))
@@ -310,7 +310,7 @@ def test_those_before_one_that_raises_are_sent(
         return policy.move(one, pool)
 
     monkeypatch.setattr(Engine, "place_anew", raising)
-    monkeypatch.setattr(node.owner, "_crashed", _ignore)
+    monkeypatch.setattr(node.owner, "_crashed", ignored)
     steps = [JointStep(owner.id), JointStep(other.id)]
     with pytest.raises(ZeroDivisionError):
         node.owner.ask("go", lambda: node.events.moves.place_anew(steps))
@@ -349,7 +349,7 @@ def resize(node: LiveNode, container: Container, cpus: int) -> str:
     wanted = LinuxResources(cpu_shares=1024 * cpus, cpu_quota=100_000 * cpus, cpu_period=100_000)
 
     def update() -> str:
-        answer = node.events.answered(node.events.update(_mention(container), wanted))
+        answer = node.events.answered(node.events.update(mention_of(container), wanted))
         for one, pinning in answer.others.items():
             node.kernel[one] = pinning
         return answer.refusal

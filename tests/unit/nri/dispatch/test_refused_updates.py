@@ -1,12 +1,16 @@
 """Refused updates: newcomers get cpus of their own where nobody is stuck whom they know of."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
+from msgspec.structs import replace
 
+from pinfold.nri.dispatch.newcomer import Listing
 from pinfold.nri.dispatch.report import Unplaceable
-from pinfold.policy.model.container import Container
-from pinfold.topology.sets.cpuset import NO_CPUS
+from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.kubelet_resources import LinuxResources
+from pinfold.policy.model.pinning import Pinning
+from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet
 from tests.unit.nri.dispatch.test_live_moves import LiveNode, in_node
 from tests.unit.policy.engine.ruled_pods import container_of
 
@@ -123,3 +127,67 @@ def test_one_that_is_not_in_such_a_list_keeps_nobody_away(node: LiveNode) -> Non
     assert told(node, first) == []
     assert node.actuator.settle(10.0)
     assert stuck(node) == []
+
+
+def test_one_that_has_what_it_was_told_is_not_stuck_though_the_runtime_fails(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.run(sharer := container_of("sharer", 0.5, annotations=in_node(1)))
+    tells = list[Mapping[ContainerId, Pinning]]()
+
+    def send(updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
+        tells.append(updates)
+        node.kernel |= updates
+        return dict.fromkeys(updates, "a hook failed once all was done")
+
+    monkeypatch.setattr(node, "send", send)
+    node.run(container_of("first", 1, annotations=in_node(1)))
+    node.kernel[sharer.id] = Pinning(cpus=CpuSet.parse("4-7"))
+    node.actuator.doubt([sharer.id])
+    node.wait(lambda: tells)
+    assert node.actuator.settle(10.0)
+    node.owner.ask("turn", lambda: None)
+    assert stuck(node) == []
+    assert node.actuator.counts().failing == 0
+    assert node.actuator.acknowledged(sharer.id) == node.events.policy.pinning(sharer.id)
+
+
+def test_one_that_another_program_puts_where_it_should_be_is_no_longer_stuck(
+    node: LiveNode,
+) -> None:
+    sharer = refusing(node)
+    node.run(first := container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: stuck(node))
+    wanted = node.events.policy.pinning(sharer.id)
+    assert wanted is not None
+    node.kernel[sharer.id] = wanted
+    node.actuator.doubt([sharer.id])
+    node.wait(lambda: not stuck(node))
+    assert told(node, first) == []
+    assert node.refused
+
+
+def test_one_is_known_again_after_a_restart_once_it_was_refused_again(node: LiveNode) -> None:
+    sharer = refusing(node)
+    node.run(first := container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: stuck(node))
+    policy = node.events.policy
+    running = [replace(policy.containers[one], cpus=node.kernel[one].cpus) for one in policy.grants]
+    listed = Listing(
+        containers=tuple(running),
+        linux={one.id: LinuxResources() for one in running},
+        problems={one.id: () for one in running},
+        pids={one.id: 7 for one in running},
+        unread={},
+    )
+    later = LiveNode()
+    try:
+        later.kernel, later.refused = node.kernel, node.refused
+        later.events.advice = policy.snapshot().advice()
+        later.owner.ask("s", lambda: later.events.answered(later.events.synchronize(listed)))
+        later.wait(lambda: stuck(later) == [sharer.id])
+        assert len(told(later, first)) == 1
+        later.run(newcomer := container_of("newcomer", 2))
+        assert (later.kernel[newcomer.id].cpus or NO_CPUS).isdisjoint(CpuSet.parse("4-7"))
+    finally:
+        later.end()

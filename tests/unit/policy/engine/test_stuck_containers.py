@@ -1,5 +1,7 @@
 """Stuck containers: nobody gets for itself what they run on, as long as there is anything else."""
 
+from functools import partial
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,6 +12,7 @@ from pinfold.policy.model.container import Container, ContainerId, ContainerStat
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.counted_calls import count_lines
 from tests.unit.policy.engine.ruled_pods import (
     GIB,
     apart,
@@ -350,4 +353,71 @@ def test_all_that_share_a_pen_are_told_where_one_of_them_has_it_grow() -> None:
     placed(engine, second)
     assert [cpus(engine, one) for one in (alone, first, second)] == ["4", "5-6", "5-6"]
     assert [len(told(engine, one)) for one in (alone, first, second)] == [0, 1, 1]
+    engine.check()
+
+
+def test_to_tell_owners_takes_a_time_in_proportion_to_their_number() -> None:
+    lines: list[int] = []
+    for count in (20, 80):
+        engine = engine_of("socket:1 numa:4 core:32 mem:64G")
+        for number in range(count):
+            placed(engine, container_of(f"owner-{number}", 1))
+        sharers = [container_of(f"sharer-{number}", 0.1) for number in range(count)]
+        for one in sharers:
+            placed(engine, one)
+        kernel = {one.id: CpuSet.parse("1-127") for one in sharers}
+        lines.append(count_lines(partial(engine.stuck_containers.note, kernel)))
+        owner = container_of("owner-7", 1)
+        assert f"and {count - 4} more: the runtime" in told(engine, owner)[0]
+    few, many = lines
+    assert many < 5 * few
+
+
+ISOLATED = "socket:1 numa:2 core:8 mem:4G isolated:4-7,12-15"
+WANTS_ISOLATED = {"prefer-isolated-cpus.resource-policy.nri.io/pod": "true"}
+
+
+def test_a_newcomer_gets_isolated_cpus_on_which_nobody_is_stuck() -> None:
+    engine = engine_of(ISOLATED)
+    stuck_sharer(engine, "2-14", node=0)
+    first, second = (container_of(one, 1, annotations=WANTS_ISOLATED) for one in ("a", "b"))
+    assert placed(engine, first) == "15"
+    assert told(engine, first) == []
+    engine.check()
+    own = CpuSet.parse(placed(engine, second))
+    assert own.isdisjoint(CpuSet.parse("2-14"))
+    engine.check()
+    engine.stuck_containers.note({})
+    assert str(engine.snapshot().free_isolated[-1].bit_count()) == "7"
+
+
+def test_where_all_isolated_cpus_are_run_on_and_no_others_are_left_it_has_some() -> None:
+    engine = engine_of(ISOLATED)
+    for number in range(6):
+        placed(engine, container_of(f"plug-{number}", 1))
+    stuck_sharer(engine, "0-15", node=0)
+    wants = container_of("wants", 2, annotations=WANTS_ISOLATED)
+    assert CpuSet.parse(placed(engine, wants)) <= CpuSet.parse("4-7,12-15")
+    assert len(told(engine, wants)) == 1
+    engine.check()
+
+
+@pytest.mark.parametrize("event", ["stop", "remove"])
+def test_those_of_a_pen_that_shrinks_as_one_leaves_it_are_not_told_any_more(event: str) -> None:
+    engine = engine_of(THREE_NODES)
+    placed(engine, container_of("plug-0", 3, annotations=in_node(0)))
+    placed(engine, container_of("plug-2", 4, annotations=in_node(2)))
+    pod = pod_of(None, wish="pod-pool.pinfold.dev=true")
+    half = Resources(cpu_request_milli=600, cpu_limit_milli=600)
+    first, second = inside(pod, "b", half), inside(pod, "c", half)
+    placed(engine, inside(pod, "a", whole(1)))
+    placed(engine, first)
+    stuck_sharer(engine, "6-7")
+    placed(engine, second)
+    assert cpus(engine, first) == "5-6"
+    assert [len(told(engine, one)) for one in (first, second)] == [1, 1]
+    getattr(engine, event)(second.id)
+    assert cpus(engine, first) == "5"
+    assert told(engine, first) == []
+    assert engine.decisions[first.id].degraded == ""
     engine.check()

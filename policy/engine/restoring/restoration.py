@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
-from ...topology.model.machine import Machine
-from ..books.books import WITHHELD, Books
-from ..configuration.config import Config
-from ..model.container import ContainerId
-from .decision import Decision
-from .roster import Roster
-from .snapshot import Snapshot
+from ....topology.model.machine import Machine
+from ...books.books import WITHHELD, Books
+from ...configuration.config import Config
+from ...model.container import ContainerId
+from ..decision import Decision
+from ..roster import Roster
+from ..snapshot import Snapshot
 
 
 def snapshot_of(
@@ -62,14 +62,16 @@ def restore(
         if container_id in snapshot.decisions:
             roster.decisions[container_id] = snapshot.decisions[container_id]
     roster.pod_sizes.update(snapshot.pod_sizes)
+    # In this order they were known, and are named in texts.
+    for container_id in [one for one in roster.classified if one in snapshot.grants]:
+        classified = roster.classified[container_id]
+        container = snapshot.containers[container_id]
+        books.let_count(container, classified.rules, classified.placement)
     for pen in snapshot.pens.values():
         books.ledger.add(pen)
     for container_id, grant in snapshot.grants.items():
         books.ledger.add(grant)
         books.pinner.note(container_id, snapshot.pinnings[container_id])
-        classified = roster.classified[container_id]
-        container = snapshot.containers[container_id]
-        books.let_count(container, classified.rules, classified.placement)
     for left in snapshot.left.values():
         books.ledger.keep_left(left)
     books.ledger.narrowed.hold_stuck(snapshot.stuck)

@@ -1,0 +1,153 @@
+"""Laws of faults of ours: what an event had half done when it raised is as it was before.
+
+Each resize and each move raises first, at any call of a function of the policy, and is then made.
+The engine differs in nothing from one that nothing ever raised in, at once and for ever after.
+"""
+
+import os
+import random
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from functools import partial
+from inspect import CO_GENERATOR
+from operator import itemgetter
+from types import FrameType
+from typing import Any
+
+import pytest
+from msgspec.structs import asdict, replace
+
+from pinfold.policy.engine.decision import UNMET, Decision, rule_names
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.snapshot import Snapshot
+from pinfold.topology.model.machine import Machine
+from tests.property.kinds_walk import KindsWalk
+from tests.property.walk_machines import MACHINES
+
+STEPS = int(os.environ.get("PINFOLD_UNDOING_STEPS", "150"))
+SEED = int(os.environ.get("PINFOLD_UNDOING_SEED", "1"))
+EVENTS = "update", "move", "place_anew", "resize_pod", "end_cold_start", "observe_memory", "widen"
+
+
+class InjectedError(Exception):
+    """A fault of ours."""
+
+
+class Calls:
+    """Counts calls of the policy's functions, and raises at one of them."""
+
+    def __init__(self, raises_at: int = 0) -> None:
+        self.count, self.raises_at = 0, raises_at
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        # What a generator raises as it is closed nobody hears of.
+        is_function = not frame.f_code.co_flags & CO_GENERATOR
+        if (
+            event == "call"
+            and is_function
+            and frame.f_globals.get("__name__", "").startswith("pinfold.policy.")
+        ):
+            self.count += 1
+            if self.count == self.raises_at:
+                raise InjectedError(frame.f_code.co_qualname)
+
+    @contextmanager
+    def counted(self) -> Generator[None]:
+        sys.setprofile(self)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+
+def held(snapshot: Snapshot) -> dict[str, Any]:
+    """All that a snapshot shows, in its order."""
+    found = asdict(snapshot)
+    del found["layout"]
+    found["pool_cpus"] = snapshot.pool_cpus.shared, snapshot.pool_cpus.reserved
+    return {name: [*one.items()] if isinstance(one, dict) else one for name, one in found.items()}
+
+
+def decided(snapshot: Snapshot) -> dict[str, Any]:
+    """The same but for its order, and for words, which name others first by another order."""
+    found = held(snapshot)
+    found["decisions"] = [(one, *_decided(decision)) for one, decision in found["decisions"]]
+    tables = [name for name, one in found.items() if isinstance(one, list)]
+    return {**found, **{name: _by_id(found[name]) for name in tables}}
+
+
+def _by_id(entries: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return sorted(entries, key=itemgetter(0))
+
+
+def _decided(decision: Decision) -> tuple[object, ...]:
+    problems = [one for one in decision.problems if one.where != UNMET]
+    is_degraded = bool(decision.degraded)
+    plain = replace(decision, lineup=None, unmet=(), problems=(), degraded="", notes=())
+    return plain, sorted(rule_names(decision.unmet)), problems, is_degraded
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is not the same in both."""
+    return {name: (one[name], other[name]) for name in one if one[name] != other[name]}
+
+
+class Faults:
+    """Faults in the events of engines, each of which is undone."""
+
+    def __init__(self, seed: int, patch: pytest.MonkeyPatch) -> None:
+        self.random = random.Random(seed)
+        self.is_on = False
+        self.raised = 0
+        for name in EVENTS:
+            real = getattr(Engine, name)
+            patch.setattr(Engine, name, self._failing(real))
+
+    def _failing(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def event(engine: Engine, *args: Any, **named: Any) -> Any:
+            if self.is_on:
+                self.is_on = False
+                self.fail(engine, partial(real, engine, *args, **named))
+                self.is_on = True
+            return real(engine, *args, **named)
+
+        return event
+
+    def fail(self, engine: Engine, work: Callable[[], object]) -> None:
+        calls = Calls()
+        before = held(engine.snapshot())
+        self.undo(engine, work, calls)
+        assert not differences(held(engine.snapshot()), before)
+        if not calls.count:
+            return
+        self.undo(engine, work, Calls(self.random.randint(1, calls.count)))
+        engine.check()
+        assert not differences(held(engine.snapshot()), before)
+        self.raised += 1
+
+    @staticmethod
+    def undo(engine: Engine, work: Callable[[], object], calls: Calls) -> None:
+        def raising() -> None:
+            with engine.undone_on_fault():
+                with calls.counted():
+                    work()
+                raise InjectedError
+
+        with pytest.raises(InjectedError):
+            raising()
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_an_event_in_which_something_raises_leaves_no_trace(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = Faults(SEED, monkeypatch)
+    plain, walk = KindsWalk(machine, SEED), KindsWalk(machine, SEED)
+    for _ in range(STEPS):
+        plain.step()
+        faults.is_on = True
+        walk.step()
+        faults.is_on = False
+        assert not differences(decided(walk.engine.snapshot()), decided(plain.engine.snapshot()))
+    assert faults.raised > STEPS / 20

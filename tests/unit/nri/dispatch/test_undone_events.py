@@ -1,0 +1,111 @@
+"""Events in which a fault of ours shows: what was kept is kept, and nothing is half booked."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pinfold.nri.dispatch.pod_updates import resize_pod
+from pinfold.policy.engine.allocator import Allocator
+from pinfold.policy.engine.left_cpus import LeftCpus
+from pinfold.policy.engine.replacing.asked_move import AskedMove
+from pinfold.policy.engine.replacing.joint_replacement import JointStep
+from pinfold.policy.model.container import Container
+from pinfold.policy.model.kubelet_resources import LinuxResources
+from pinfold.policy.model.move_purpose import MovePurpose
+from tests.unit.nri.dispatch.test_live_moves import LiveNode, elsewhere, full, ignored, mention_of
+from tests.unit.policy.engine.ruled_pods import container_of
+from tests.unit.policy.engine.test_penning import whole
+
+
+@pytest.fixture(name="node")
+def fixture_node() -> Iterator[LiveNode]:
+    node = LiveNode()
+    yield node
+    node.end()
+
+
+@pytest.fixture(name="owner")
+def fixture_owner(node: LiveNode) -> Container:
+    """One that was moved, and whose runtime refuses that: what it had is kept."""
+    owner, _ = full(node)
+    node.refused.add(owner.id)
+    node.move(owner, elsewhere(node, owner))
+    node.wait(lambda: node.actuator.counts().failing)
+    return owner
+
+
+def _raise(*_: object, **_named: object) -> None:
+    raise ZeroDivisionError
+
+
+def _update(node: LiveNode, owner: Container) -> object:
+    wanted = LinuxResources(cpu_shares=3072, cpu_quota=300000, cpu_period=100000)
+    return node.events.update(mention_of(owner), wanted)
+
+
+def _move(node: LiveNode, owner: Container) -> object:
+    root = node.events.policy.tree.root.id
+    return node.events.moves.move(owner.id, AskedMove(root, MovePurpose.WISHES))
+
+
+def _place_anew(node: LiveNode, owner: Container) -> object:
+    return node.events.moves.place_anew([JointStep(owner.id)])
+
+
+def _resize_pod(node: LiveNode, owner: Container) -> object:
+    return resize_pod(node.events, owner.pod, whole(3))
+
+
+EVENTS = (
+    (_update, "resize"),
+    (_move, "move"),
+    (_place_anew, "place_anew"),
+    (_resize_pod, "shift_shares"),
+)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize(("event", "decision"), EVENTS)
+def test_cpus_are_kept_where_an_event_of_their_former_owner_raises(
+    node: LiveNode,
+    owner: Container,
+    monkeypatch: pytest.MonkeyPatch,
+    event: Callable[[LiveNode, Container], object],
+    decision: str,
+    is_late: bool,
+) -> None:
+    policy = node.events.policy
+    before, grants = dict(policy.left), dict(policy.grants)
+    assert before
+    if is_late:
+        monkeypatch.setattr(LeftCpus, "keep", _raise)
+    else:
+        monkeypatch.setattr(Allocator, decision, _raise)
+    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    with pytest.raises(ZeroDivisionError):
+        node.owner.ask("event", lambda: event(node, owner))
+    monkeypatch.undo()
+    assert (policy.left, policy.grants) == (before, grants)
+    node.owner.ask("check", policy.check)
+    assert "are free once" in node.refusal(container_of("newcomer", 4))
+    node.refused.clear()
+    node.wait(lambda: not policy.left)
+
+
+def test_cpus_are_let_go_at_the_next_look_where_that_raises_once(
+    node: LiveNode, owner: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, raised = node.events.policy, list[str]()
+
+    def note(what: str, _: Exception) -> None:
+        raised.append(what)
+
+    monkeypatch.setattr(Allocator, "return_home", _raise)
+    monkeypatch.setattr(node.owner, "_crashed", note)
+    before = dict(policy.left)
+    node.refused.clear()
+    node.wait(lambda: raised)
+    assert node.owner.ask("left", lambda: dict(policy.left)) == before
+    monkeypatch.undo()
+    node.actuator.doubt([owner.id])
+    node.wait(lambda: not policy.left)
