@@ -338,17 +338,17 @@ class Actuator:
             self._is_echoed = way.raises_events
         errors = self._send(way, {one: told.pinning for one, told in telling.items()})
         # The kernel is believed: a runtime may fail once it has made an update.
-        errors = {one: error for one, error in errors.items() if not self._has(one, telling)}
+        failed = {one: error for one, error in errors.items() if not self._has(one, telling)}
         with self._lock:
-            now = self._clock()
             mismatches = [
-                self._books.arrive(container_id, told, errors.get(container_id, ""), now)
-                for container_id, told in telling.items()
+                self._books.arrive(one, told, failed.get(one, ""), self._clock())
+                for one, told in telling.items()
             ]
             self._changed.notify_all()
-        done = tuple(one for one in telling if one not in errors)
-        if done:
+        if done := tuple(one for one in telling if one not in errors):
             self._report(Updated(done))
+        for one in errors.keys() - failed.keys():
+            self._report(Updated((one,), errors[one]))
         for mismatch in mismatches:
             # Others failed as they are gone, or were not there yet, or are to have other cpus.
             if mismatch is not None:
