@@ -76,6 +76,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         whether nobody was told anything after it was saved.
         """
         knows_beside = self.knows_beside and (config is None or self._is_under(config))
+        # Who is not pinned any more runs where the kernel says, and is not led back.
+        is_final = is_final and (config is None or config.pin_cpu)
         usable = None if self.usable is None else CpuSet.parse(self.usable)
         reserved = None if self.reserved is None else CpuSet.parse(self.reserved)
         found: dict[ContainerId, Advice] = {}

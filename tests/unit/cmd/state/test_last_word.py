@@ -56,6 +56,18 @@ def test_a_state_is_the_last_word_once_it_is_marked_and_for_one_reader(tmp_path:
     assert recalled(tmp_path) == (STATE, False)
 
 
+@pytest.mark.parametrize(
+    ("pins", "is_final"),
+    [
+        pytest.param(True, True, id="who is pinned is led back"),
+        pytest.param(False, False, id="who is not pinned any more is taken where it runs"),
+    ],
+)
+def test_the_last_word_counts_where_cpus_are_pinned(*, pins: bool, is_final: bool) -> None:
+    advice = STATE.advice(Config(pin_cpu=pins), is_final=True)
+    assert {one.is_final for one in advice.values()} == {is_final}
+
+
 def test_whatever_is_written_behind_the_mark_is_not_the_last_word(tmp_path: Path) -> None:
     file = StateFile(tmp_path, LOG)
     file.write(STATE)
