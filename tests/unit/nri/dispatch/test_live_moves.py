@@ -120,22 +120,25 @@ class LiveNode:
         moved = self.owner.ask("move", lambda: self.events.moves.move(container.id, asked))
         assert isinstance(moved.result, Grant), moved.result
 
-    def synchronize(self, but: str = "") -> None:
-        """The runtime lists what runs, as the kernel has it, without one that is gone."""
+    def listed(self, but: str = "") -> Listing:
+        """What the runtime lists, as the kernel has it, without one that is gone."""
         policy = self.events.policy
         running = [
             replace(policy.containers[one], cpus=self.kernel[one].cpus)
             for one in policy.grants
             if one != but
         ]
-        listed = Listing(
+        return Listing(
             containers=tuple(running),
             linux={one.id: LinuxResources() for one in running},
             problems={one.id: () for one in running},
             pids={one.id: 7 for one in running},
             unread={},
         )
-        self.events.answered(self.events.synchronize(listed))
+
+    def synchronize(self, but: str = "") -> None:
+        """The runtime tells that list."""
+        self.events.answered(self.events.synchronize(self.listed(but)))
 
     def cpus(self, container: Container) -> str:
         return str(self.kernel[container.id].cpus)

@@ -3,12 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 import pytest
-from msgspec.structs import replace
 
-from pinfold.nri.dispatch.newcomer import Listing
 from pinfold.nri.dispatch.report import Unplaceable
 from pinfold.policy.model.container import Container, ContainerId
-from pinfold.policy.model.kubelet_resources import LinuxResources
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet
 from tests.unit.nri.dispatch.test_live_moves import LiveNode, in_node
@@ -171,19 +168,11 @@ def test_one_is_known_again_after_a_restart_once_it_was_refused_again(node: Live
     sharer = refusing(node)
     node.run(first := container_of("first", 1, annotations=in_node(1)))
     node.wait(lambda: stuck(node))
-    policy = node.events.policy
-    running = [replace(policy.containers[one], cpus=node.kernel[one].cpus) for one in policy.grants]
-    listed = Listing(
-        containers=tuple(running),
-        linux={one.id: LinuxResources() for one in running},
-        problems={one.id: () for one in running},
-        pids={one.id: 7 for one in running},
-        unread={},
-    )
+    listed = node.listed()
     later = LiveNode()
     try:
         later.kernel, later.refused = node.kernel, node.refused
-        later.events.advice = policy.snapshot().advice()
+        later.events.advice = node.events.policy.snapshot().advice()
         later.owner.ask("s", lambda: later.events.answered(later.events.synchronize(listed)))
         later.wait(lambda: stuck(later) == [sharer.id])
         assert len(told(later, first)) == 1
