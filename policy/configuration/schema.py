@@ -3,6 +3,7 @@
 `configtext` alone decides what is accepted.
 """
 
+from inspect import cleandoc
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,9 @@ def config_schema() -> dict[str, Any]:
         (Config,), schema_hook=_anything, ref_template="#/$defs/{name}"
     )
     for name, definition in definitions.items():
+        if "description" in definition:
+            # A docstring, of which Python takes the indentation away from 3.13 on.
+            definition["description"] = cleandoc(definition["description"])
         _allow_any_case(definition)
         _allow_nulls(definition, is_amounts=name == Amounts.__name__)
     resource = {
