@@ -356,6 +356,36 @@ def test_all_that_share_a_pen_are_told_where_one_of_them_has_it_grow() -> None:
     engine.check()
 
 
+def test_who_shares_a_pen_has_it_grow_to_where_others_in_it_run() -> None:
+    engine = engine_of(THREE_NODES)
+    pod = pod_of(None, wish="pod-pool.pinfold.dev=true")
+    half = Resources(cpu_request_milli=600, cpu_limit_milli=600)
+    first, second = (inside(pod, one, half) for one in ("b", "c"))
+    for one in (inside(pod, "a", whole(1, memory=GIB)), first, second):
+        placed(engine, one)
+    assert cpus(engine, second) == "5-6"
+    engine.stuck_containers.note({first.id: CpuSet.parse("5-7")})
+    more = replace(half, cpu_request_milli=1600, cpu_limit_milli=1600)
+    assert isinstance(engine.update(second.id, more).result, Grant)
+    assert [cpus(engine, one) for one in (first, second)] == ["5-7", "5-7"]
+    assert told(engine, first) == told(engine, second) == []
+    engine.check()
+
+
+def test_who_has_a_part_of_a_pen_alone_grows_by_cpus_that_none_of_the_others_runs_on() -> None:
+    engine = engine_of(THREE_NODES)
+    pod = pod_of(None, wish="pod-pool.pinfold.dev=true")
+    first, second = (inside(pod, one, whole(1, memory=GIB)) for one in ("a", "b"))
+    placed(engine, first)
+    placed(engine, second)
+    assert [cpus(engine, one) for one in (first, second)] == ["4", "5"]
+    engine.stuck_containers.note({first.id: CpuSet.parse("4,6-7")})
+    assert isinstance(engine.update(second.id, whole(3, memory=GIB)).result, Grant)
+    assert cpus(engine, second) == "1-2,5"
+    assert told(engine, second) == []
+    engine.check()
+
+
 def test_to_tell_owners_takes_a_time_in_proportion_to_their_number() -> None:
     lines: list[int] = []
     for count in (20, 80):
