@@ -160,6 +160,19 @@ def test_an_insisting_rule_does_not() -> None:
     assert len(told(engine, shy)) == 1
 
 
+def test_rules_count_of_one_that_had_no_place_away_from_them() -> None:
+    engine = engine_of(THREE_NODES)
+    stuck_sharer(engine, "8-11", node=2)
+    placed(engine, container_of("wolf", 0.5, app="wolf", annotations=in_node(1)))
+    placed(engine, container_of("plug", 3, annotations=in_node(0)))
+    shy = container_of("shy", 2, apart(term("numa", "wolf")), fails=True)
+    assert CpuSet.parse(placed(engine, shy)) <= CpuSet.parse("8-11")
+    late = container_of("late", 0.5, app="wolf", annotations=in_node(2))
+    placed(engine, late)
+    assert "default/shy/main" in str(engine.decisions[late.id].unmet)
+    engine.check()
+
+
 def test_who_fits_nowhere_at_all_is_refused_as_ever() -> None:
     plain, engine = engine_of(THREE_NODES), engine_of(THREE_NODES)
     placed(plain, container_of("sharer", 0.5, annotations=in_node(1)))
@@ -429,6 +442,49 @@ def test_where_all_isolated_cpus_are_run_on_and_no_others_are_left_it_has_some()
     wants = container_of("wants", 2, annotations=WANTS_ISOLATED)
     assert CpuSet.parse(placed(engine, wants)) <= CpuSet.parse("4-7,12-15")
     assert len(told(engine, wants)) == 1
+    engine.check()
+
+
+def test_a_newcomer_gets_isolated_cpus_too_where_no_others_are_clear() -> None:
+    engine = engine_of(ISOLATED)
+    stuck_sharer(engine, "0-14", node=0)
+    assert placed(engine, newcomer := container_of("a", 1, annotations=WANTS_ISOLATED)) == "15"
+    assert told(engine, newcomer) == []
+    engine.check()
+
+
+def test_one_that_ran_already_keeps_isolated_cpus_whoever_is_stuck_there() -> None:
+    engine = engine_of(ISOLATED)
+    stuck_sharer(engine, "4-5", node=0)
+    late = container_of("late", 2, annotations=WANTS_ISOLATED)
+    late = replace(late, cpus=CpuSet.parse("4-5"), state=ContainerState.RUNNING)
+    assert str(engine.adopt(late).pinning.cpus) == "4-5"
+    assert len(told(engine, late)) == 1
+    engine.check()
+
+
+def test_one_that_has_isolated_cpus_grows_by_those_on_which_nobody_is_stuck() -> None:
+    engine = engine_of(ISOLATED)
+    owner = container_of("owner", 1, annotations=WANTS_ISOLATED)
+    assert placed(engine, owner) == "4"
+    engine.start(owner.id)
+    stuck_sharer(engine, "5-6", node=0)
+    more = replace(owner.resources, cpu_request_milli=2000, cpu_limit_milli=2000)
+    assert isinstance(engine.update(owner.id, more).result, Grant)
+    assert cpus(engine, owner) == "4,7"
+    engine.check()
+
+
+def test_a_pod_that_has_isolated_cpus_grows_by_those_on_which_nobody_is_stuck() -> None:
+    engine = engine_of(ISOLATED)
+    pod = replace(pod_of(whole(2, memory=GIB)), annotations=WANTS_ISOLATED)
+    placed(engine, first := inside(pod, "a"))
+    placed(engine, inside(pod, "b"))
+    assert cpus(engine, first) == "4-5"
+    stuck_sharer(engine, "6", node=0)
+    assert not isinstance(engine.resize_pod(pod, whole(3, memory=GIB)), Refusal)
+    assert cpus(engine, first) == "4-5,7"
+    assert told(engine, first) == []
     engine.check()
 
 
