@@ -1,6 +1,7 @@
 """The cpus and memory nodes that cgroups give to containers, read back from the kernel."""
 
 import threading
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -79,30 +80,28 @@ def _pinning(cpus: str, mems: str) -> Pinning:
     return Pinning(cpus=CpuSet.parse(cpus), mems=NodeSet.parse(mems))
 
 
-def _folders(text: str, container_id: ContainerId, hidden: HiddenParts) -> list[str]:
+def _folders(text: str, container_id: ContainerId, hidden: HiddenParts) -> Iterator[str]:
     """Where the cpuset of a container may be, given the /proc/PID/cgroup of a process of it.
 
     The process may be in a cgroup of its own below that of its container; and crun under systemd
     sets the cpuset of that one alone. So the container's comes first, then those inside it.
     """
     if not container_id:
-        return []
-    found: list[str] = []
+        return
     for line in text.splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if container_id not in path:
-            continue
-        parts = hidden.whole(path, container_id).split("/")
-        own = next((at for at, part in enumerate(parts) if container_id in part), None)
-        if own is None:
-            continue
         mounts: tuple[str, ...] = ()
         if "cpuset" in controllers.split(","):
             mounts = _CPUSET_MOUNTS
         elif number == _UNIFIED and not controllers:
             mounts = _MOUNTS
+        if not mounts or container_id not in path:
+            continue
+        parts = hidden.whole(number, path, container_id).split("/")
+        own = next((at for at, part in enumerate(parts) if container_id in part), None)
+        if own is None:
+            continue
         for depth in range(own + 1, len(parts) + 1):
             inside = "/".join(parts[:depth]).strip("/")
-            found.extend(f"{mount}/{inside}" for mount in mounts)
-    return found
+            yield from (f"{mount}/{inside}" for mount in mounts)

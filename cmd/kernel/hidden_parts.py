@@ -7,6 +7,8 @@ from .cgroup_usage import container_folders
 
 _UP: Final = ".."
 _TOP: Final = "sys/fs/cgroup"
+_IN_VAIN_MAX: Final = 2048
+"""Containers looked for, more than run on a node."""
 
 
 class HiddenParts:
@@ -14,32 +16,38 @@ class HiddenParts:
 
     In a pod of version 2 without privileges the daemon sees the cgroups of the host, where they are
     mounted, but paths begin at its own: "/../../podY/ID" is a container of another pod. Which
-    names such steps lead over is the same for all paths with as many steps.
+    names such steps lead over is the same for all paths of a hierarchy with as many steps.
     Source: cgroup_namespaces(7).
     """
 
     def __init__(self, root: Path) -> None:
         """`root`: the folder that holds sys/."""
         self._root = root
-        self._by_steps: dict[int, str] = {}
+        self._by_steps: dict[tuple[str, int], str] = {}
+        self._in_vain: set[tuple[str, int, str]] = set()
+        """Containers that were looked for and are nowhere: an audit asks for them every time."""
 
-    def whole(self, path: str, container_id: str) -> str:
-        """A container's path from the root of the hierarchy; empty where it cannot be seen.
+    def whole(self, number: str, path: str, container_id: str) -> str:
+        """A container's path from the root of its hierarchy; empty where it cannot be seen.
 
-        `path`: as in /proc/PID/cgroup, with the container's id. O(cgroups) for the first path with
-        as many steps.
+        `number`, `path`: as in /proc/PID/cgroup, with the container's id. O(cgroups) for the first
+        path with as many steps, and once for each container that is nowhere.
         """
         parts = path.strip("/").split("/")
         if parts[0] != _UP:
             return path
         steps = next(at for at, part in enumerate(parts) if part != _UP)
         inside = parts[steps:]
-        if steps not in self._by_steps:
+        above = self._by_steps.get((number, steps))
+        if above is None and (number, steps, container_id) not in self._in_vain:
             above = self._above(inside, container_id)
-            if above is None:
-                return ""
-            self._by_steps[steps] = above
-        return "/".join((self._by_steps[steps], *inside))
+            if above is not None:
+                self._by_steps[number, steps] = above
+            else:
+                if len(self._in_vain) >= _IN_VAIN_MAX:
+                    self._in_vain.clear()
+                self._in_vain.add((number, steps, container_id))
+        return "" if above is None else "/".join((above, *inside))
 
     def _above(self, inside: list[str], container_id: str) -> str | None:
         """What stands above these parts of a path, from the root of the hierarchy on."""

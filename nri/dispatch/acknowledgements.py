@@ -269,7 +269,7 @@ class Acknowledgements:
     def confirm(self, container_id: ContainerId, found: Pinning) -> bool:
         """Whether the kernel has by now what a container was to be told: it need not be."""
         entry = self._entries.get(container_id)
-        if entry is None or entry.stage is not Stage.TELL or is_other(entry.wanted, found):
+        if entry is None or is_other(entry.wanted, found):
             return False
         self._agree(container_id, entry)
         return True

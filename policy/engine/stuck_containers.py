@@ -236,8 +236,8 @@ def _decided_away(
     stuck, ledger = StuckContainers(allocator), allocator.books.ledger
     before, held = stuck.cpus, ledger.grants.get(container.id)
     try:
-        # Where it runs itself, or in its pen, stuck or not, nobody else need be kept from.
-        beside = ledger.members(held.held_as) if held is not None else ()
+        # Nobody is kept from where he runs himself, or those do with whom he shares a pen.
+        beside = () if held is None or held.exclusive else ledger.members(held.held_as)
         stuck.hold_but({container.id, *beside})
         if container.state is not ContainerState.RUNNING or held is not None:
             # Who is adopted may have just these.

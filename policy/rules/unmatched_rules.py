@@ -1,6 +1,7 @@
 """Affinity rules that no container can fulfil when they count, found before their pod runs."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from ..model.container import Container
@@ -11,12 +12,16 @@ from .expression import AllOf, AnyOf, Condition, Expression, Not, evaluate
 
 _OF_RUNNING: Final = frozenset({"id", "pod/id", "pod/uid", "tags"})
 """Facts that only a running container has."""
+_FOR_PODS: Final = "app.kubernetes.io/"
+"""Labels that Kubernetes recommends. Source: its documentation, "Recommended Labels"."""
 
 
 def unmatched_rules(
     containers: Sequence[Container], *, is_symmetric: bool = False
 ) -> Iterator[Problem]:
     """Advice about rules whose scope is the pod and which match no other container in time.
+
+    And about those that look for labels of pods among those of containers.
 
     `containers` are all of one pod in the order of their creation; `is_symmetric` is for rules that
     do not say. Rules about facts that only running containers have may match and are passed over,
@@ -25,6 +30,7 @@ def unmatched_rules(
     by_owner = [affinity_rules(one, is_symmetric=is_symmetric)[0] for one in containers]
     for place, container in enumerate(containers):
         for rule in by_owner[place]:
+            yield from _of_pods(rule, container)
             if not _is_told_of(rule, container):
                 continue
             meant = [
@@ -45,6 +51,20 @@ def unmatched_rules(
                 or any(_is_matched(by_owner[at], containers[at], container) for at in meant)
             ):
                 yield _one_sided(rule, container, containers[meant[0]])
+
+
+def _of_pods(rule: AffinityRule, owner: Container) -> Iterator[Problem]:
+    """Advice about the first label of pods that a rule looks for among those of containers."""
+    place = rule.source.rpartition(":")[2]
+    for subkey in chain(_subkeys(rule.scope), _subkeys(rule.match)) if place.isdigit() else ():
+        name = subkey.name
+        # Runtimes and images have a domain of their own in their labels.
+        is_of_pod = "." not in name or name.startswith(_FOR_PODS) or name in owner.pod.labels
+        if subkey.field == "labels" and name not in KUBELET_LABELS and is_of_pod:
+            what = f"{f'labels/{name}'!r} is about labels that the kubelet gives to containers"
+            fix = f"write {f'pod/labels/{name}'!r} for what is under metadata.labels of a pod"
+            yield rule_advice(rule, owner, what, fix)
+            return
 
 
 def _is_told_of(rule: AffinityRule, owner: Container) -> bool:
@@ -83,13 +103,18 @@ def rule_advice(rule: AffinityRule, owner: Container, what: str, fix: str) -> Pr
 
 def _is_known(expression: Expression) -> bool:
     """Whether every fact an expression asks for is known of containers that do not run."""
+    return not any(map(_is_of_running, _subkeys(expression)))
+
+
+def _subkeys(expression: Expression) -> Iterator[Subkey]:
+    """Every fact that an expression asks for, in its order."""
     match expression:
         case Condition(key=key):
-            return key is None or not any(map(_is_of_running, key.subkeys))
+            yield from key.subkeys if key else ()
         case AllOf(terms) | AnyOf(terms):
-            return all(map(_is_known, terms))
+            yield from chain.from_iterable(map(_subkeys, terms))
         case Not(term):
-            return _is_known(term)
+            yield from _subkeys(term)
 
 
 def _is_of_running(subkey: Subkey) -> bool:

@@ -19,6 +19,9 @@ from .hardware_table import machine_from_table, memory_qos
 from .step import Step
 from .step_reading import read_step
 
+VERSION: Final = 1
+"""The version of the format, which a file need not say."""
+
 KIND: Final = "placement"
 """The kind of scenario that is run; others are tables for unit tests."""
 
@@ -69,6 +72,9 @@ def parse_scenarios(document: Field) -> ScenarioFile:
             "neither a scenario file nor a manifest",
             "write 'scenarios:', or apiVersion and kind",
         )
+    if document["version"].integer(VERSION) != VERSION:
+        fix = f"write 'version: {VERSION}', or use the pinfold that it was written for"
+        raise document["version"].error("is not a version that this pinfold knows", fix)
     for one in document["scenarios"].elements():
         if one["kind"].text(KIND) != KIND:
             continue

@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from pinfold.nri.dispatch.report import Unplaceable
+from pinfold.nri.dispatch import acknowledgements
+from pinfold.nri.dispatch.report import Unplaceable, Updated
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet
 from tests.unit.nri.dispatch.test_live_moves import LiveNode, in_node
 from tests.unit.policy.engine.ruled_pods import container_of
+
+FAILURE = "a hook failed once all was done"
 
 
 @pytest.fixture(name="node")
@@ -135,7 +138,7 @@ def test_one_that_has_what_it_was_told_is_not_stuck_though_the_runtime_fails(
     def send(updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
         tells.append(updates)
         node.kernel |= updates
-        return dict.fromkeys(updates, "a hook failed once all was done")
+        return dict.fromkeys(updates, FAILURE)
 
     monkeypatch.setattr(node, "send", send)
     node.run(container_of("first", 1, annotations=in_node(1)))
@@ -147,6 +150,29 @@ def test_one_that_has_what_it_was_told_is_not_stuck_though_the_runtime_fails(
     assert stuck(node) == []
     assert node.actuator.counts().failing == 0
     assert node.actuator.acknowledged(sharer.id) == node.events.policy.pinning(sharer.id)
+    told_of = [one for one in node.happenings if isinstance(one, Updated)]
+    assert {one.error for one in told_of if sharer.id in one.containers} == {FAILURE}
+
+
+def test_one_that_was_told_in_vain_is_not_told_again_what_it_has_by_now(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acknowledgements, "FIRST_RETRY_SECONDS", 0.2)
+    tells, send = list[Mapping[ContainerId, Pinning]](), node.send
+
+    def noted(updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
+        tells.append(updates)
+        return send(updates)
+
+    monkeypatch.setattr(node, "send", noted)
+    sharer = refusing(node)
+    node.run(container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: stuck(node))
+    wanted, count = node.events.policy.pinning(sharer.id), len(tells)
+    assert wanted is not None
+    node.kernel[sharer.id] = wanted
+    node.wait(lambda: not stuck(node))
+    assert len(tells) == count
 
 
 def test_one_that_another_program_puts_where_it_should_be_is_no_longer_stuck(

@@ -160,6 +160,19 @@ def test_an_insisting_rule_does_not() -> None:
     assert len(told(engine, shy)) == 1
 
 
+def test_rules_count_of_one_that_had_no_place_away_from_them() -> None:
+    engine = engine_of(THREE_NODES)
+    stuck_sharer(engine, "8-11", node=2)
+    placed(engine, container_of("wolf", 0.5, app="wolf", annotations=in_node(1)))
+    placed(engine, container_of("plug", 3, annotations=in_node(0)))
+    shy = container_of("shy", 2, apart(term("numa", "wolf")), fails=True)
+    assert CpuSet.parse(placed(engine, shy)) <= CpuSet.parse("8-11")
+    late = container_of("late", 0.5, app="wolf", annotations=in_node(2))
+    placed(engine, late)
+    assert "default/shy/main" in str(engine.decisions[late.id].unmet)
+    engine.check()
+
+
 def test_who_fits_nowhere_at_all_is_refused_as_ever() -> None:
     plain, engine = engine_of(THREE_NODES), engine_of(THREE_NODES)
     placed(plain, container_of("sharer", 0.5, annotations=in_node(1)))
@@ -356,6 +369,36 @@ def test_all_that_share_a_pen_are_told_where_one_of_them_has_it_grow() -> None:
     engine.check()
 
 
+def test_who_shares_a_pen_has_it_grow_to_where_others_in_it_run() -> None:
+    engine = engine_of(THREE_NODES)
+    pod = pod_of(None, wish="pod-pool.pinfold.dev=true")
+    half = Resources(cpu_request_milli=600, cpu_limit_milli=600)
+    first, second = (inside(pod, one, half) for one in ("b", "c"))
+    for one in (inside(pod, "a", whole(1, memory=GIB)), first, second):
+        placed(engine, one)
+    assert cpus(engine, second) == "5-6"
+    engine.stuck_containers.note({first.id: CpuSet.parse("5-7")})
+    more = replace(half, cpu_request_milli=1600, cpu_limit_milli=1600)
+    assert isinstance(engine.update(second.id, more).result, Grant)
+    assert [cpus(engine, one) for one in (first, second)] == ["5-7", "5-7"]
+    assert told(engine, first) == told(engine, second) == []
+    engine.check()
+
+
+def test_who_has_a_part_of_a_pen_alone_grows_by_cpus_that_none_of_the_others_runs_on() -> None:
+    engine = engine_of(THREE_NODES)
+    pod = pod_of(None, wish="pod-pool.pinfold.dev=true")
+    first, second = (inside(pod, one, whole(1, memory=GIB)) for one in ("a", "b"))
+    placed(engine, first)
+    placed(engine, second)
+    assert [cpus(engine, one) for one in (first, second)] == ["4", "5"]
+    engine.stuck_containers.note({first.id: CpuSet.parse("4,6-7")})
+    assert isinstance(engine.update(second.id, whole(3, memory=GIB)).result, Grant)
+    assert cpus(engine, second) == "1-2,5"
+    assert told(engine, second) == []
+    engine.check()
+
+
 def test_to_tell_owners_takes_a_time_in_proportion_to_their_number() -> None:
     lines: list[int] = []
     for count in (20, 80):
@@ -399,6 +442,49 @@ def test_where_all_isolated_cpus_are_run_on_and_no_others_are_left_it_has_some()
     wants = container_of("wants", 2, annotations=WANTS_ISOLATED)
     assert CpuSet.parse(placed(engine, wants)) <= CpuSet.parse("4-7,12-15")
     assert len(told(engine, wants)) == 1
+    engine.check()
+
+
+def test_a_newcomer_gets_isolated_cpus_too_where_no_others_are_clear() -> None:
+    engine = engine_of(ISOLATED)
+    stuck_sharer(engine, "0-14", node=0)
+    assert placed(engine, newcomer := container_of("a", 1, annotations=WANTS_ISOLATED)) == "15"
+    assert told(engine, newcomer) == []
+    engine.check()
+
+
+def test_one_that_ran_already_keeps_isolated_cpus_whoever_is_stuck_there() -> None:
+    engine = engine_of(ISOLATED)
+    stuck_sharer(engine, "4-5", node=0)
+    late = container_of("late", 2, annotations=WANTS_ISOLATED)
+    late = replace(late, cpus=CpuSet.parse("4-5"), state=ContainerState.RUNNING)
+    assert str(engine.adopt(late).pinning.cpus) == "4-5"
+    assert len(told(engine, late)) == 1
+    engine.check()
+
+
+def test_one_that_has_isolated_cpus_grows_by_those_on_which_nobody_is_stuck() -> None:
+    engine = engine_of(ISOLATED)
+    owner = container_of("owner", 1, annotations=WANTS_ISOLATED)
+    assert placed(engine, owner) == "4"
+    engine.start(owner.id)
+    stuck_sharer(engine, "5-6", node=0)
+    more = replace(owner.resources, cpu_request_milli=2000, cpu_limit_milli=2000)
+    assert isinstance(engine.update(owner.id, more).result, Grant)
+    assert cpus(engine, owner) == "4,7"
+    engine.check()
+
+
+def test_a_pod_that_has_isolated_cpus_grows_by_those_on_which_nobody_is_stuck() -> None:
+    engine = engine_of(ISOLATED)
+    pod = replace(pod_of(whole(2, memory=GIB)), annotations=WANTS_ISOLATED)
+    placed(engine, first := inside(pod, "a"))
+    placed(engine, inside(pod, "b"))
+    assert cpus(engine, first) == "4-5"
+    stuck_sharer(engine, "6", node=0)
+    assert not isinstance(engine.resize_pod(pod, whole(3, memory=GIB)), Refusal)
+    assert cpus(engine, first) == "4-5,7"
+    assert told(engine, first) == []
     engine.check()
 
 

@@ -342,6 +342,35 @@ def test_a_rule_that_can_match_nobody_is_advised_against(
 
 
 @pytest.mark.parametrize(
+    ("scope", "match", "label"),
+    [
+        ("", "{key: labels/app, operator: Equals, values: [db]}", "app"),
+        ("scope: {key: labels/tier, operator: Exists}", "{operator: AlwaysTrue}", "tier"),
+        ("", "{key: ':,-name,labels/tier', operator: Equals, values: [db-x]}", "tier"),
+        ("", "{not: {any: [{key: labels/app, operator: Exists}]}}", "app"),
+        ("", "{key: labels/app.kubernetes.io/name, operator: Exists}", "app.kubernetes.io/name"),
+        ("", "{key: labels/example.com/role, operator: Exists}", "example.com/role"),
+        ("", "{key: labels/example.com/other, operator: Exists}", None),
+        ("", "{key: labels/io.kubernetes.pod.uid, operator: Exists}", None),
+        ("", "{key: pod/labels/app, operator: Equals, values: [shop]}", None),
+    ],
+)
+def test_a_label_of_pods_that_is_looked_for_on_containers_is_advised_of(
+    scope: str, match: str, label: str | None
+) -> None:
+    labels = "labels: {app: shop"
+    text = POD.replace(labels, f"{labels}, example.com/role: web").replace("WEB", WHOLE)
+    text = text.replace("ANNOTATION", RULE.format(match, scope or "symmetric: true"))
+    found = [one.message for one in lint_manifests(text, PodCheck(None, None))]
+    said = (
+        f"resource-policy.nri.io/affinity of default/shop/web: 'labels/{label}' is about labels"
+        f" that the kubelet gives to containers — write 'pod/labels/{label}' for what is under"
+        " metadata.labels of a pod"
+    )
+    assert [one for one in found if "label" in one] == ([said] if label else [])
+
+
+@pytest.mark.parametrize(
     ("rules", "config", "is_advised"),
     [
         ("web: [{match: {key: name, operator: Equals, values: [db]}}]", None, True),

@@ -426,6 +426,27 @@ def test_files_that_make_no_sense_are_errors(scenario: str, message: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("2", "steps.yaml:1:10: version: is not a version that this pinfold knows — write"),
+        ("'1'", "version: '1' is not an integer"),
+        ("1", ""),
+        ("null", ""),
+    ],
+)
+def test_a_file_of_another_version_is_an_error(version: str, message: str) -> None:
+    (document,) = read_fields(
+        f"version: {version}\nscenarios: [{{id: a, steps: []}}]", "steps.yaml"
+    )
+    if not message:
+        assert parse_scenarios(document).scenarios
+        return
+    with pytest.raises(FieldError) as caught:
+        parse_scenarios(document)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("step", "problem"),
     [
         ("{do: update_pod, pod: nobody, cpu_lim: 2}", "no pod default/nobody"),
