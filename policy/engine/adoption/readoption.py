@@ -13,6 +13,7 @@ from ...placing.judging.told_rules import ToldRules
 from ...tuning.interrupts import Interrupt
 from ..advice import Advice, Usability, told_rules
 from ..allocator import Allocator
+from ..stuck_containers import StuckContainers, mend, placed_running
 from .adopted_container import (
     Blame,
     FaultyContainerError,
@@ -62,6 +63,7 @@ def _readopt(
 ) -> None:
     """Raises `FaultyContainerError` where a fault shows: then the allocator is of no use."""
     books, roster = allocator.books, allocator.roster
+    hints = [(one.id, advice[one.id].stuck.mask) for one in listed if one.id in advice]
     usability = Usability.since(advice.values(), books.supply)
     running = [_as_remembered(one, advice.get(one.id)) for one in listed]
     had = {one.id: one.cpus for one in running}
@@ -100,16 +102,17 @@ def _readopt(
         _heed_rules(allocator, adopted, advice, told)
     # What was adopted keeps its cpus: nobody is told of growth until the next event.
     allocator.unmet.note_moves(books.pinner.drain())
+    # Who stays does so whoever is stuck there.
+    StuckContainers(allocator).hold({one: cpus for one, cpus in hints if cpus})
     for container in homeless:
         with Blame(container):
             if not stays_on_reserved(allocator, container):
-                asked = near_memory(container, allocator)
-                allocator.conclude(allocator.place_running(container, asked))
+                placed_running(allocator, container, near_memory(container, allocator))
     for container in running:
         is_whole = container.cpus == had[container.id]
         if container.id not in faults and (usability.freed or not is_whole):
             with Blame(container):
-                allocator.mend(container.id)
+                mend(allocator, container.id)
 
 
 def catch_up(allocator: Allocator, freed: CpuSet) -> None:
