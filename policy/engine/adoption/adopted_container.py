@@ -74,7 +74,7 @@ def adopt(
     classified = allocator.roster.classified[container.id]
     asked = classified.request.exclusive
     missing = asked - len(grant.exclusive)
-    allocator.roster.decisions[container.id] = Decision(
+    decision = allocator.roster.decisions[container.id] = Decision(
         container_id=container.id,
         result=grant,
         pool=allocator.books.tree.pools[grant.pool_id].name,
@@ -84,6 +84,8 @@ def adopt(
         degraded=f"{missing} of {asked} exclusive CPUs are missing" if missing > 0 else "",
         problems=classified.problems,
     )
+    if request.claimed:
+        allocator.roster.with_shortfall(decision)
     return True
 
 

@@ -175,16 +175,16 @@ def _adopt(
     # What an exclusive grant holds is legal for nobody else, so those come first, and of these the
     # claims that are remembered, as none gets a cpu that somebody is owed by then; but who began on
     # others' cpus since these were remembered takes none from pens. Who shares may have been left
-    # the reserved cpus because of them, and may have been promised more than a claim leaves.
+    # the reserved cpus because of them. All other claims come last, as if they came by now.
     sharing = without_place(sorted(turns.own, key=lambda one: not one[1].claimed))
     homeless = _adopt_pens(allocator, own_pens, advice)
     sharing += without_place(turns.since)
-    homeless += [one for one, _ in without_place(turns.claims)]
     further.sort(key=lambda group: _is_known_to_share(group, advice))
     homeless += _adopt_pens(allocator, further, advice)
     left = [*turns.left, *((one, request.as_shared()) for one, request in sharing)]
     places = {one.id: place for place, one in enumerate(running)}
     homeless += [one for one, _ in without_place(sorted(left, key=lambda one: places[one[0].id]))]
+    homeless += [one for one, _ in without_place(turns.claims)]
     books.expect_no_more()
     return homeless
 
