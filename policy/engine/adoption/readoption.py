@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ....topology.sets.cpuset import NO_CPUS, CpuSet
+from ...books.books import Books
 from ...model.container import Container, ContainerId
 from ...model.request import Request
 from ...placing.judging.told_rules import ToldRules
@@ -183,7 +184,10 @@ def _adopt(
     homeless += _adopt_pens(allocator, further, advice)
     left = [*turns.left, *((one, request.as_shared()) for one, request in sharing)]
     places = {one.id: place for place, one in enumerate(running)}
-    homeless += [one for one, _ in without_place(sorted(left, key=lambda one: places[one[0].id]))]
+    lost = without_place(sorted(left, key=lambda one: places[one[0].id]))
+    if not advice:
+        lost = _without_place(allocator, others, _guessed(lost, requests, books), lost)
+    homeless += [one for one, _ in lost]
     homeless += [one for one, _ in without_place(turns.claims)]
     books.expect_no_more()
     return homeless
@@ -253,6 +257,21 @@ def _without_place(
             if not adopt(allocator, container, request, others[container.id], hint):
                 found.append((container, request))
     return found
+
+
+def _guessed(
+    asking: Iterable[_Asking], requests: Mapping[ContainerId, Request], books: Books
+) -> Mapping[ContainerId, Advice]:
+    """Advice for those who share, where none is remembered: they may be in the nearest pool.
+
+    Whoever runs on all that can be shared is perhaps pinned by nobody.
+    """
+    tree = books.tree
+    return {
+        one.id: Advice(pool=tree.smallest_sharing(one.cpus).name)
+        for one, _ in asking
+        if one.cpus and one.cpus != tree.root.sharable and not requests[one.id].exclusive
+    }
 
 
 def _adopt_pens(

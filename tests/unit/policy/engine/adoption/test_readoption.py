@@ -425,6 +425,27 @@ def test_who_shares_keeps_the_cpus_that_a_stranger_leaves(
         assert again.decisions[key].decided_by == "kept"
 
 
+@pytest.mark.parametrize("is_claimed", [True, False], ids=["a claim", "who asks for it"])
+def test_who_shares_keeps_the_cpus_that_a_stranger_leaves_though_nobody_is_remembered(
+    *, is_claimed: bool
+) -> None:
+    before, again = with_a_stranger({}, 500, is_claimed=is_claimed, is_remembered=False)
+    assert str(again.grants[ContainerId("stranger")].exclusive) == "5"
+    for key, was in before.pinnings.items():
+        assert again.pinning(ContainerId(key)) == replace(was, cpus=CpuSet.parse("4,6-7"))
+        assert again.decisions[key].pool == "NUMA node #1"
+        assert again.decisions[key].decided_by == "kept"
+
+
+def test_who_runs_on_all_shared_cpus_gets_a_place_as_nobody_may_have_pinned_it() -> None:
+    engine = Engine(NODES, CONFIG)
+    late = running("late", 500, "1-15")
+    late = replace(late, pod=replace(late.pod, qos=QosClass.BURSTABLE))
+    engine.synchronize([running("owner", 2000, "4-5"), late], {})
+    assert engine.decisions[late.id].decided_by != "kept"
+    engine.check()
+
+
 @pytest.mark.parametrize("is_remembered", [True, False])
 @pytest.mark.parametrize("wish", SHARES)
 def test_who_shares_keeps_what_a_claim_would_leave_too_little_of(
