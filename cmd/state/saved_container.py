@@ -111,12 +111,14 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         pen: CpuSet = NO_CPUS,
         knows_beside: bool = False,
         is_final: bool = False,
+        stuck: CpuSet = NO_CPUS,
     ) -> Advice:
         """Advice for its re-adoption, from the saved grant. Raises `IdListError`.
 
         `labels`: those that are saved with its pod. `usable`, `reserved`: the cpus that are saved
         as such. `pen`: the cpus of its pen. `knows_beside`: whether `beside` counts, under the
         present configuration. `is_final`: whether nobody was told anything after it was saved.
+        `stuck`: the cpus on which it was stuck.
         """
         told = self.cpus if is_final and not self.is_unpinned else None
         return Advice(
@@ -138,6 +140,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             beside=tuple(map(CpuSet.parse, self.beside)) if knows_beside else None,
             is_final=is_final,
             told=CpuSet.parse(told) if told else None,
+            stuck=stuck,
         )
 
     def container(self, pod: Pod) -> Container:

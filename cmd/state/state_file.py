@@ -65,6 +65,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """The cpus that were reserved, likewise."""
     knows_beside: bool = False
     """Whether it tells of cpus that are kept shared: earlier versions did not."""
+    stuck: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    """The cpus, likewise, on which the kernel has containers that are stuck, by their ids."""
     pods: tuple[SavedPod, ...] = ()
 
     def advice(
@@ -92,6 +94,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
                     pen=pen,
                     knows_beside=knows_beside,
                     is_final=is_final,
+                    stuck=CpuSet.parse(self.stuck.get(one.id, "")),
                 )
         return found
 
@@ -254,6 +257,7 @@ class StateFile:
             pieces.append(before[1] if self._pods else before[1][1:])
             self._pods[pod.id] = before
         pieces += b'],"reserved":', msgspec.json.encode(state.reserved)
+        pieces += b',"stuck":', msgspec.json.encode(state.stuck, order="sorted")
         pieces += b',"usable":', msgspec.json.encode(state.usable), b"}"
         return pieces
 

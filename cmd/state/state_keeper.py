@@ -17,6 +17,7 @@ from ...nri.dispatch.report import (
     Reconfigured,
     Released,
     Synchronized,
+    Unmoved,
 )
 from ...policy.configuration.config import Config
 from ...policy.engine.advice import Advice
@@ -42,7 +43,7 @@ _AGAIN_SECONDS: Final = 10.0
 class StateKeeper:
     """A report: call it with every happening, from any thread."""
 
-    takes = (Decided, Identified, Released, Synchronized, Reconfigured, Adjusted)
+    takes = (Decided, Identified, Released, Synchronized, Reconfigured, Adjusted, Unmoved)
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class StateKeeper:
         """Note that there is something to save."""
         if isinstance(happening, Decided | Identified | Released | Synchronized):
             self._has_seen = True
-        elif not (self._has_seen and isinstance(happening, Reconfigured | Adjusted)):
+        elif not (self._has_seen and isinstance(happening, Reconfigured | Adjusted | Unmoved)):
             return
         self._is_dirty = True
         if not self._is_changed.is_set():

@@ -94,6 +94,12 @@ class Unplaceable(Struct, frozen=True):
     reason: str
 
 
+class Unmoved(Struct, frozen=True):
+    """Other containers are stuck than before, or elsewhere; so many are."""
+
+    containers: int
+
+
 class Connected(Struct, frozen=True):
     """The runtime configured us."""
 
@@ -218,6 +224,7 @@ Happening = (
     | ColdStarted
     | Adjusted
     | Unplaceable
+    | Unmoved
     | Connected
     | Disconnected
     | Answered

@@ -55,6 +55,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     """The last word: nothing was told since, so whoever runs elsewhere was put there by others."""
     told: CpuSet | None = None
     """The cpus that its container was told last, where `is_final`; None: it was told none."""
+    stuck: CpuSet = NO_CPUS
+    """The cpus on which the kernel had it, where its runtime refused to take it off some."""
 
     @classmethod
     def of(
@@ -69,10 +71,12 @@ class Advice(Struct, frozen=True, kw_only=True):
         beside: tuple[CpuSet, ...] | None = None,
         pen: CpuSet = NO_CPUS,
         cpu_request_milli: int | None = None,
+        stuck: CpuSet = NO_CPUS,
     ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules.
 
-        `pen`: the cpus of its pen. `cpu_request_milli`: what its container asks for.
+        `pen`: the cpus of its pen. `cpu_request_milli`: what its container asks for. `stuck`: the
+        cpus on which it is stuck.
         """
         told = tuple(unmet)
         remembered = tuple(_within_bounds(told))
@@ -93,6 +97,7 @@ class Advice(Struct, frozen=True, kw_only=True):
             usable=usable,
             reserved=reserved,
             beside=beside,
+            stuck=stuck,
         )
 
     def knows_beside(self, grant: Grant, pool: Pool, usable: CpuSet) -> bool:

@@ -278,16 +278,15 @@ class Allocator:
         self.unmet.note_left(container_id, cpus, after)
         return self.unmet.tell_changed(decision, earlier, broken, after)
 
-    def mend(self, container_id: ContainerId) -> None:
-        """Give a container cpus for exclusive ones it misses, if it does."""
-        if not self.roster.decisions[container_id].degraded:
-            return
+    def mend(self, container_id: ContainerId) -> Decision:
+        """Cpus for exclusive ones that a container misses; a refusal leaves it what it has."""
         classified = self.roster.classified[container_id]
         grant = self.books.ledger.grants[container_id]
         container, look = self.roster.containers[container_id], self.unmet.look()
         placement = self._resized(container, grant, classified, look.scene(container_id))
-        if isinstance(placement, Placement):
-            self._change(placement, classified, look, is_resized=True)
+        if isinstance(placement, Failure):
+            return left_as_it_was(grant, placement, self.books, classified.problems)
+        return self._change(placement, classified, look, is_resized=True)
 
     def conclude(
         self, decision: Decision, look: RuleLook | None = None, *, is_awaited: bool = False

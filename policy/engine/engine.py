@@ -24,6 +24,7 @@ from ..pools.supply import Supply
 from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
+from .adoption.adopted_container import adopt_alone
 from .adoption.adopted_node import adopted_node
 from .adoption.readoption import readopted
 from .advice import Advice
@@ -34,7 +35,7 @@ from .replacing.asked_move import ANYWHERE, AskedMove
 from .restoring.restoration import restore
 from .restoring.undoing import EventUndoing
 from .snapshot import Snapshot
-from .stuck_containers import StuckContainers, adopted, placed_away, resized, resized_pod
+from .stuck_containers import StuckContainers, placed_away, resized, resized_pod
 from .unmet.lost_rules import UnmetNames
 from .unmet.notes import note_placement
 
@@ -192,7 +193,7 @@ class Engine:
         at. Its own pinning is in the decision, others' in `changes`. `advice`: if it is remembered.
         """
         self._replace(container := self._central.completed(container))
-        return adopted(self._allocator, container, advice)
+        return adopt_alone(self._allocator, container, advice)
 
     def note(self, container_id: ContainerId, *, is_anew: bool = False) -> tuple[str, ...]:
         """Notes about a placement, which are kept with its decision. For when nobody waits."""
@@ -376,7 +377,6 @@ class Engine:
         if unmet_names is not None:
             self._allocator.unmet.lost.look_at_all(unmet_names, self._allocator.unmet.look())
         self.left_cpus.take_over(before)
-        self.stuck_containers.take_over(before.stuck)
         changes = (changed(one.id, told.get(one.id), self.pinning(one.id)) for one in running)
         return Adopted(
             decisions=tuple(self.decisions.values()),

@@ -7,6 +7,7 @@ there are none it is told so, and not refused: one container's fault would keep 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, reduce
 from itertools import compress
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,10 +20,10 @@ from ..model.request import Request
 from ..placing.classifier import Classified
 from ..placing.judging.restriction import names_text
 from ..text.errors import Problem
-from .adoption.adopted_container import adopt_alone
-from .advice import Advice
 from .allocator import Allocator
 from .decision import STUCK, Decision
+
+_EXITED: Final = ContainerState.EXITED
 
 
 class StuckContainers:
@@ -45,13 +46,9 @@ class StuckContainers:
         """
         grants = self._allocator.books.ledger.grants
         masks = {one: cpus.mask for one, cpus in stuck.items() if one in grants}
-        return () if masks == self.cpus else self.take_over(masks)
-
-    def take_over(self, stuck: Mapping[ContainerId, int]) -> Sequence[ContainerId]:
-        """Containers are stuck as an older engine knew; returns the same as `note`. O(grants)."""
-        if not (stuck or self.cpus):
+        if masks == self.cpus:
             return ()
-        self.hold(stuck)
+        self.hold(masks)
         return self.look_again()
 
     def look_again(self) -> Sequence[ContainerId]:
@@ -84,12 +81,12 @@ class StuckContainers:
         return decision if _problem_of(decision) == problem else _with_problem(decision, problem)
 
     def hold_but(self, insiders: Collection[ContainerId]) -> None:
-        """Keep the cpus of all but some from newcomers, and of none that holds nothing any more."""
-        grants = self._allocator.books.ledger.grants
-        kept = {
-            one: cpus for one, cpus in self.cpus.items() if one in grants and one not in insiders
-        }
-        self.hold(kept)
+        """Keep the cpus of all but some from newcomers, and of none that is gone."""
+        known, insiders = self._allocator.roster.containers, {*insiders}
+        # Who is yet to be adopted holds nothing, and runs.
+        gone = [one for one in self.cpus if one not in known or known[one].state is _EXITED]
+        insiders.update(gone)
+        self.hold({one: cpus for one, cpus in self.cpus.items() if one not in insiders})
 
     def hide(self) -> None:
         """Show as free no isolated cpus of those whose cpus are kept, until others are held."""
@@ -172,10 +169,20 @@ def placed_away(allocator: Allocator, container: Container, classified: Classifi
     return _decided_away(allocator, container, place, classified.request)
 
 
-def adopted(allocator: Allocator, container: Container, advice: Advice | None) -> Decision:
-    """The decision about one that runs already, where it is or else as about a new container."""
-    adopt = partial(adopt_alone, allocator, container, advice)
-    return _changed_away(allocator, container, adopt)
+def placed_running(allocator: Allocator, container: Container, asked: Classified) -> Decision:
+    """The decision about one that runs and has to leave its cpus, as about a new container."""
+
+    def place() -> Decision:
+        return allocator.conclude(allocator.place_running(container, asked))
+
+    return _changed_away(allocator, container, place)
+
+
+def mend(allocator: Allocator, container_id: ContainerId) -> None:
+    """Give a container cpus for exclusive ones it misses, if it does, as to a new container."""
+    if allocator.roster.decisions[container_id].degraded:
+        container = allocator.roster.containers[container_id]
+        _changed_away(allocator, container, partial(allocator.mend, container_id))
 
 
 def resized(allocator: Allocator, container_id: ContainerId, resources: Resources) -> Decision:
@@ -239,9 +246,7 @@ def _decided_away(
         # Nobody is kept from where he runs himself, or those do with whom he shares a pen.
         beside = () if held is None or held.exclusive else ledger.members(held.held_as)
         stuck.hold_but({container.id, *beside})
-        if container.state is not ContainerState.RUNNING or held is not None:
-            # Who is adopted may have just these.
-            stuck.hide()
+        stuck.hide()
         if container.claimed is not None:
             # It runs on these very cpus, and nobody else is to have them.
             stuck.hold({})

@@ -1,5 +1,6 @@
 """Refused updates: containers that the kernel runs where it did, as told to the policy."""
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -10,7 +11,7 @@ from ....topology.sets.cpuset import CpuSet
 from ..actuator import Actuator
 from ..owner import Owner
 from ..pin_state import Mismatch
-from ..report import Report, Unplaceable
+from ..report import Report, Unmoved, Unplaceable
 
 
 class RefusedUpdates:
@@ -36,12 +37,19 @@ class RefusedUpdates:
         self._told: Mapping[ContainerId, CpuSet] = {}
         self._is_telling = False
         """Whether the policy will be told."""
+        self._recalled = deque[Mapping[ContainerId, CpuSet]]()
+        """Containers that the policy knows, on the way to the actuator's thread."""
         actuator.failed = self._note
         actuator.looked.append(self._look)
 
     def renew(self) -> None:
-        """Tell the policy anew: it adopted all that runs, and forgot them. In a turn at it."""
-        self._tell()
+        """Take over whom the policy knows of those that it adopted. In a turn at it.
+
+        They may be those that an earlier daemon left, of which nothing is known here.
+        """
+        known = self._policy().stuck_containers.cpus.items()
+        self._told = {one: CpuSet(mask) for one, mask in known}
+        self._recalled.append(self._told)
 
     def _note(self, mismatch: Mismatch) -> None:
         """Note what the kernel has for a container that was told in vain. In the actuator's thread.
@@ -58,6 +66,8 @@ class RefusedUpdates:
 
     def _look(self) -> None:
         """Look whether any have landed, or more are known. In the actuator's thread."""
+        while self._recalled:
+            self._found = {**self._recalled.popleft(), **self._found}
         if not (self._found or self._told):
             return
         landed = [one for one in self._found if self._actuator.have_landed([one])]
@@ -74,3 +84,4 @@ class RefusedUpdates:
             container, problems = policy.containers[one], policy.decisions[one].problems
             reason = next(problem.what for problem in problems if problem.where == STUCK)
             self._owner.afterwards(partial(self._report, Unplaceable(container, reason)))
+        self._owner.afterwards(partial(self._report, Unmoved(len(self._told))))

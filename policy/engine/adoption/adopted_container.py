@@ -16,6 +16,7 @@ from ...placing.classifier import Classified, request_as_it_runs
 from ..advice import Advice
 from ..allocator import Allocator
 from ..decision import KEPT, Decision, fault_problem
+from ..stuck_containers import StuckContainers, placed_away, placed_running
 from .adopted_grant import adopted_grant, kept_grant
 from .near_memory import near_memory
 
@@ -49,12 +50,17 @@ class Blame(Struct, frozen=True):
 
 def adopt_alone(allocator: Allocator, container: Container, advice: Advice | None) -> Decision:
     """The decision about a container that runs already, beside others that are known."""
+    stuck, roster = StuckContainers(allocator), allocator.roster
     classified, others = allocator.know(container), allocator.books.pinner.told_cpus
-    is_penned = allocator.pens.name_of(container, classified) is not None
-    if is_penned or not adopt(allocator, container, classified.request, others, advice):
-        asked = near_memory(container, allocator)
-        return allocator.conclude(allocator.place_running(container, asked))
-    return _settled_alone(allocator, container)
+    is_penned, before = allocator.pens.name_of(container, classified) is not None, stuck.cpus
+    # Where it runs it stays, whoever is stuck there.
+    stuck.hold({})
+    is_kept = not is_penned and adopt(allocator, container, classified.request, others, advice)
+    stuck.hold(before)
+    if not is_kept:
+        return placed_running(allocator, container, near_memory(container, allocator))
+    decision = roster.decisions[container.id] = stuck.told(_settled_alone(allocator, container))
+    return decision
 
 
 def adopt(
@@ -68,7 +74,7 @@ def adopt(
     classified = allocator.roster.classified[container.id]
     asked = classified.request.exclusive
     missing = asked - len(grant.exclusive)
-    allocator.roster.decisions[container.id] = Decision(
+    decision = allocator.roster.decisions[container.id] = Decision(
         container_id=container.id,
         result=grant,
         pool=allocator.books.tree.pools[grant.pool_id].name,
@@ -78,6 +84,8 @@ def adopt(
         degraded=f"{missing} of {asked} exclusive CPUs are missing" if missing > 0 else "",
         problems=classified.problems,
     )
+    if request.claimed:
+        allocator.roster.with_shortfall(decision)
     return True
 
 
@@ -133,7 +141,7 @@ def stays_on_reserved(allocator: Allocator, container: Container) -> bool:
         return False
     if wished_pen(container, parse_preferences(container)) is not None:
         return False
-    decision = allocator.place(container, classified)
+    decision = placed_away(allocator, container, classified)
     if isinstance(decision.result, Grant):
         allocator.conclude(decision)
         return True

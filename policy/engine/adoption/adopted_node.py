@@ -8,6 +8,7 @@ from ...model.pinning import difference
 from ..advice import Advice, Usability
 from ..allocator import Allocator
 from ..decision import Adopted, Decision, carried_over, with_repetition
+from ..stuck_containers import StuckContainers
 from .readoption import catch_up
 
 
@@ -36,6 +37,8 @@ def adopted_node(
     usability = Usability.since(advice.values(), allocator.books.supply)
     if usability.freed or usability.is_reserved:
         catch_up(allocator, usability.freed)
+    if (stuck := StuckContainers(allocator)).cpus:
+        stuck.look_again()
     told = allocator.books.pinner.told
     changes = (difference(one, told(one.id)) for one in listed.running)
     return Adopted(

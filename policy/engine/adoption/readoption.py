@@ -7,12 +7,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ....topology.sets.cpuset import NO_CPUS, CpuSet
+from ...books.books import Books
 from ...model.container import Container, ContainerId
 from ...model.request import Request
 from ...placing.judging.told_rules import ToldRules
 from ...tuning.interrupts import Interrupt
 from ..advice import Advice, Usability, told_rules
 from ..allocator import Allocator
+from ..stuck_containers import StuckContainers, mend, placed_running
 from .adopted_container import (
     Blame,
     FaultyContainerError,
@@ -62,6 +64,7 @@ def _readopt(
 ) -> None:
     """Raises `FaultyContainerError` where a fault shows: then the allocator is of no use."""
     books, roster = allocator.books, allocator.roster
+    hints = [(one.id, advice[one.id].stuck.mask) for one in listed if one.id in advice]
     usability = Usability.since(advice.values(), books.supply)
     running = [_as_remembered(one, advice.get(one.id)) for one in listed]
     had = {one.id: one.cpus for one in running}
@@ -100,16 +103,17 @@ def _readopt(
         _heed_rules(allocator, adopted, advice, told)
     # What was adopted keeps its cpus: nobody is told of growth until the next event.
     allocator.unmet.note_moves(books.pinner.drain())
+    # Who stays does so whoever is stuck there.
+    StuckContainers(allocator).hold({one: cpus for one, cpus in hints if cpus})
     for container in homeless:
         with Blame(container):
             if not stays_on_reserved(allocator, container):
-                asked = near_memory(container, allocator)
-                allocator.conclude(allocator.place_running(container, asked))
+                placed_running(allocator, container, near_memory(container, allocator))
     for container in running:
         is_whole = container.cpus == had[container.id]
         if container.id not in faults and (usability.freed or not is_whole):
             with Blame(container):
-                allocator.mend(container.id)
+                mend(allocator, container.id)
 
 
 def catch_up(allocator: Allocator, freed: CpuSet) -> None:
@@ -172,16 +176,19 @@ def _adopt(
     # What an exclusive grant holds is legal for nobody else, so those come first, and of these the
     # claims that are remembered, as none gets a cpu that somebody is owed by then; but who began on
     # others' cpus since these were remembered takes none from pens. Who shares may have been left
-    # the reserved cpus because of them, and may have been promised more than a claim leaves.
+    # the reserved cpus because of them. All other claims come last, as if they came by now.
     sharing = without_place(sorted(turns.own, key=lambda one: not one[1].claimed))
     homeless = _adopt_pens(allocator, own_pens, advice)
     sharing += without_place(turns.since)
-    homeless += [one for one, _ in without_place(turns.claims)]
     further.sort(key=lambda group: _is_known_to_share(group, advice))
     homeless += _adopt_pens(allocator, further, advice)
     left = [*turns.left, *((one, request.as_shared()) for one, request in sharing)]
     places = {one.id: place for place, one in enumerate(running)}
-    homeless += [one for one, _ in without_place(sorted(left, key=lambda one: places[one[0].id]))]
+    lost = without_place(sorted(left, key=lambda one: places[one[0].id]))
+    if not advice:
+        lost = _without_place(allocator, others, _guessed(lost, requests, books), lost)
+    homeless += [one for one, _ in lost]
+    homeless += [one for one, _ in without_place(turns.claims)]
     books.expect_no_more()
     return homeless
 
@@ -250,6 +257,21 @@ def _without_place(
             if not adopt(allocator, container, request, others[container.id], hint):
                 found.append((container, request))
     return found
+
+
+def _guessed(
+    asking: Iterable[_Asking], requests: Mapping[ContainerId, Request], books: Books
+) -> Mapping[ContainerId, Advice]:
+    """Advice for those who share, where none is remembered: they may be in the nearest pool.
+
+    Whoever runs on all that can be shared is perhaps pinned by nobody.
+    """
+    tree = books.tree
+    return {
+        one.id: Advice(pool=tree.smallest_sharing(one.cpus).name)
+        for one, _ in asking
+        if one.cpus and one.cpus != tree.root.sharable and not requests[one.id].exclusive
+    }
 
 
 def _adopt_pens(

@@ -33,7 +33,7 @@ from pinfold.cmd.state.state_file import (
 )
 from pinfold.cmd.state.state_folder import StateFolderInUseError, claim_folder
 from pinfold.cmd.state.state_keeper import StateKeeper
-from pinfold.nri.dispatch.report import Synchronized
+from pinfold.nri.dispatch.report import Fanout, Synchronized, Unmoved
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message, start_pods
@@ -760,6 +760,26 @@ def test_another_configuration_is_saved(tmp_path: Path) -> None:
     state = read_state(tmp_path, LOG)
     assert config_from_values(state.config) == Config(colocate_pods=True)
     assert [one.name for one in state.running()] == ["one"]
+
+
+def test_another_one_that_is_stuck_is_saved_though_nothing_else_happens(
+    tmp_path: Path, run: Run
+) -> None:
+    runtime = EmbeddedRuntime()
+    daemon = run(runtime)
+    assert not start_pods(runtime, [mixed("one")], 8 << 30)
+    assert daemon.plugin.settle()
+    (tmp_path / "calm").mkdir()
+    keeper = StateKeeper(tmp_path / "calm", LOG, pause_seconds=0)
+    keeper.start(daemon.plugin)
+    keeper(Synchronized(containers=1, updates=0))
+    assert eventually(lambda: bool(read_state(tmp_path / "calm", LOG).pods))
+    (one,) = daemon.engine.grants
+    stuck = {one: CpuSet.parse("0-7")}
+    daemon.plugin.owner.ask("n", lambda: daemon.engine.stuck_containers.note(stuck))
+    Fanout([keeper])(Unmoved(1))
+    keeper.stop()
+    assert read_state(tmp_path / "calm", LOG).stuck == {one: "0-7"}
 
 
 def test_folder_that_cannot_be_written_is_told_once(

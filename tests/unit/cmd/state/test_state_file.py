@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from pinfold.cmd.state.saved_container import SavedPod
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.cmd.state.state_file import State, StateFile, load_state
 from pinfold.nri.dispatch.courtesy import Courtesy
@@ -20,6 +21,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet
 
 LOG = logging.getLogger("test_state_file")
 MACHINE = machine_from_spec("socket:2 numa:2 core:4 thread:2 mem:8G")
@@ -42,8 +44,10 @@ class Node:
         chance = self._chance
         known = list(self.engine.containers)
         some = chance.choice(known) if known else ContainerId("none")
-        event = chance.randrange(20)
-        if event < 9:
+        event = chance.randrange(21)
+        if event == 20:
+            self.engine.stuck_containers.note({some: MACHINE.online})
+        elif event < 9:
             self.engine.create(self._container())
         elif event < 11:
             self.engine.update(some, self._resources())
@@ -319,3 +323,29 @@ def test_a_container_is_saved_under_the_id_that_its_runtime_gave_it_later() -> N
     engine.identify(ContainerId("p/c/0"), "0123abcd")
     assert [one.id for one in states.of(engine.snapshot()).running()] == ["0123abcd"]
     assert states.of(engine.snapshot()).advice().keys() == {"0123abcd"}
+
+
+def test_whom_a_runtime_does_not_move_is_saved_and_an_older_file_tells_of_none() -> None:
+    states, engine = SavedStates(), Engine(MACHINE, CONFIG)
+    one, cpus = ContainerId("p/c/0"), CpuSet.parse("2-5")
+    engine.create(Container(id=one, name="c", pod=Pod(id=PodId("p"), name="p")))
+    assert states.of(engine.snapshot()).stuck == {}
+    engine.stuck_containers.note({one: cpus})
+    engine.identify(one, "0123abcd")
+    state = states.of(engine.snapshot())
+    assert state.advice()[ContainerId("0123abcd")].stuck == cpus
+    fields = {**msgspec.to_builtins(state, str_keys=True)}
+    del fields["stuck"]
+    assert msgspec.convert(fields, State).advice()[ContainerId("0123abcd")].stuck == NO_CPUS
+
+
+def test_the_version_before_reads_a_file_that_tells_of_stuck_containers(tmp_path: Path) -> None:
+    class StateBefore(msgspec.Struct, frozen=True, kw_only=True):
+        """A state as that version knows it, which has the same number."""
+
+        pods: tuple[SavedPod, ...] = ()
+
+    StateFile(tmp_path, LOG).write(State(stuck={"c": "2-5"}))
+    file = msgspec.json.decode((tmp_path / "state.json").read_bytes())
+    assert file["version"] == 4
+    assert msgspec.convert(file["state"], StateBefore) == StateBefore()

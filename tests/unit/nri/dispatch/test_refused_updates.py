@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.nri.dispatch import acknowledgements
-from pinfold.nri.dispatch.report import Unplaceable, Updated
+from pinfold.nri.dispatch.report import Unmoved, Unplaceable, Updated
+from pinfold.policy.engine.advice import Advice
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet
@@ -190,19 +192,60 @@ def test_one_that_another_program_puts_where_it_should_be_is_no_longer_stuck(
     assert node.refused
 
 
-def test_one_is_known_again_after_a_restart_once_it_was_refused_again(node: LiveNode) -> None:
+@pytest.fixture(name="later")
+def fixture_later() -> Iterator[LiveNode]:
+    later = LiveNode()
+    yield later
+    later.end()
+
+
+def begin_again(later: LiveNode, node: LiveNode, advice: Mapping[ContainerId, Advice]) -> None:
+    """A later daemon on the same node, which has yet to send or to read back anything."""
+    listed = node.listed()
+    later.answers.clear()
+    later.kernel, later.refused, later.events.advice = node.kernel, node.refused, advice
+    later.owner.ask("s", lambda: later.events.answered(later.events.synchronize(listed)))
+
+
+def test_one_of_whom_no_state_tells_is_known_after_a_restart_once_it_was_refused_again(
+    node: LiveNode, later: LiveNode
+) -> None:
     sharer = refusing(node)
     node.run(first := container_of("first", 1, annotations=in_node(1)))
     node.wait(lambda: stuck(node))
-    listed = node.listed()
-    later = LiveNode()
-    try:
-        later.kernel, later.refused = node.kernel, node.refused
-        later.events.advice = node.events.policy.snapshot().advice()
-        later.owner.ask("s", lambda: later.events.answered(later.events.synchronize(listed)))
-        later.wait(lambda: stuck(later) == [sharer.id])
-        assert len(told(later, first)) == 1
-        later.run(newcomer := container_of("newcomer", 2))
-        assert (later.kernel[newcomer.id].cpus or NO_CPUS).isdisjoint(CpuSet.parse("4-7"))
-    finally:
-        later.end()
+    known = node.events.policy.snapshot().advice()
+    begin_again(later, node, {one: replace(hint, stuck=NO_CPUS) for one, hint in known.items()})
+    assert stuck(later) == []
+    later.answers.set()
+    later.wait(lambda: stuck(later) == [sharer.id])
+    assert len(told(later, first)) == 1
+    later.run(newcomer := container_of("newcomer", 2))
+    assert (later.kernel[newcomer.id].cpus or NO_CPUS).isdisjoint(CpuSet.parse("4-7"))
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_one_of_whom_the_state_tells_is_known_before_it_is_refused_again(
+    node: LiveNode, later: LiveNode, *, is_refused: bool
+) -> None:
+    sharer = refusing(node)
+    node.run(first := container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: stuck(node))
+    begin_again(later, node, node.events.policy.snapshot().advice())
+    assert stuck(later) == [sharer.id]
+    assert len(told(later, first)) == 1
+    later.run(newcomer := container_of("newcomer", 2))
+    assert (later.kernel[newcomer.id].cpus or NO_CPUS).isdisjoint(CpuSet.parse("4-7"))
+    if not is_refused:
+        node.refused.clear()
+    later.answers.set()
+    assert later.actuator.settle(10.0)
+    later.owner.ask("turn", lambda: None)
+    assert (stuck(later), len(told(later, first))) == ([sharer.id] * is_refused, is_refused)
+
+
+def test_it_is_reported_that_others_are_stuck(node: LiveNode) -> None:
+    refusing(node)
+    node.run(container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: Unmoved(1) in node.happenings)
+    node.refused.clear()
+    node.wait(lambda: node.happenings[-1] == Unmoved(0))

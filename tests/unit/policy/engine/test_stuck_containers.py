@@ -507,3 +507,61 @@ def test_those_of_a_pen_that_shrinks_as_one_leaves_it_are_not_told_any_more(even
     assert told(engine, first) == []
     assert engine.decisions[first.id].degraded == ""
     engine.check()
+
+
+def listed(engine: Engine) -> list[Container]:
+    return [
+        replace(one, state=ContainerState.RUNNING, mems=None) for one in engine.snapshot().running()
+    ]
+
+
+def test_newcomers_keep_clear_after_a_restart_of_whom_the_state_tells() -> None:
+    engine = engine_of(THREE_NODES)
+    placed(engine, owner := container_of("owner", 1, annotations=in_node(1)))
+    sharer = stuck_sharer(engine)
+    again = engine_of(THREE_NODES)
+    again.synchronize(listed(engine), engine.snapshot().advice())
+    again.check()
+    assert again.stuck_containers.cpus == {sharer.id: CpuSet.parse("4-7").mask}
+    assert len(told(again, owner)) == 1
+    assert placed(again, container_of("newcomer", 4)) == "8-11"
+
+
+@pytest.mark.parametrize("event", ["restart", "list", "adopt"])
+@pytest.mark.parametrize("kernel", ["0-14", "0-12,14-15"])
+def test_who_ran_unpinned_gets_isolated_cpus_on_which_nobody_is_stuck(
+    event: str, kernel: str
+) -> None:
+    engine = engine_of(ISOLATED)
+    stuck_sharer(engine, kernel, node=0)
+    late = replace(
+        container_of("late", 1, annotations=WANTS_ISOLATED),
+        cpus=CpuSet.parse("0-15"),
+        state=ContainerState.RUNNING,
+    )
+    running, advice = [*listed(engine), late], engine.snapshot().advice()
+    if event == "restart":
+        engine = engine_of(ISOLATED)
+        engine.synchronize(running, advice)
+    elif event == "list":
+        engine.synchronize(running, advice)
+    else:
+        engine.adopt(late)
+    engine.check()
+    assert cpus(engine, late) == str(CpuSet.parse("0-15") - CpuSet.parse(kernel))
+    assert told(engine, late) == []
+    assert engine.stuck_containers.cpus
+
+
+def test_who_loses_its_isolated_cpus_by_a_reload_gets_such_ones() -> None:
+    engine = engine_of(ISOLATED)
+    placed(engine, first := container_of("first", 1, annotations=WANTS_ISOLATED))
+    assert cpus(engine, first) == "4"
+    stuck_sharer(engine, "1-14", node=0)
+    available = {"reservedResources": {"cpu": "cpuset:0"}}
+    available["availableResources"] = {"cpu": "cpuset:0-3,5-15"}
+    engine, _ = engine.reconfigured(config_from_values(available))
+    engine.check()
+    assert cpus(engine, first) == "15"
+    assert told(engine, first) == []
+    assert engine.stuck_containers.cpus

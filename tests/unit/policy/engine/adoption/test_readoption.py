@@ -385,7 +385,7 @@ SHARES = [
 
 
 def with_a_stranger(
-    wish: Mapping[str, str], milli: int, *, is_claimed: bool
+    wish: Mapping[str, str], milli: int, *, is_claimed: bool, is_remembered: bool = True
 ) -> tuple[Snapshot, Engine]:
     """Two that share cpus 4-7, a restart, and who began meanwhile on cpu 5, and what is then."""
     engine = Engine(NODES, CONFIG)
@@ -405,8 +405,7 @@ def with_a_stranger(
     if is_claimed:
         stranger = replace(stranger, claimed=CpuSet.of(5))
     again = Engine(NODES, CONFIG)
-    again.synchronize([*listed, stranger], before.advice())
-    assert str(again.grants[stranger.id].exclusive) == "5"
+    again.synchronize([*listed, stranger], before.advice() if is_remembered else {})
     again.check()
     return before, again
 
@@ -418,6 +417,7 @@ def test_who_shares_keeps_the_cpus_that_a_stranger_leaves(
 ) -> None:
     """It is not placed anew, far from its memory, for one cpu that is somebody's by now."""
     before, again = with_a_stranger(wish, 500, is_claimed=is_claimed)
+    assert str(again.grants[ContainerId("stranger")].exclusive) == "5"
     for key, was in before.pinnings.items():
         now = again.pinning(ContainerId(key))
         assert now == replace(was, cpus=CpuSet.parse("4,6-7"))
@@ -425,18 +425,40 @@ def test_who_shares_keeps_the_cpus_that_a_stranger_leaves(
         assert again.decisions[key].decided_by == "kept"
 
 
-@pytest.mark.parametrize("wish", SHARES)
-def test_who_shares_what_a_stranger_has_left_too_little_of_has_a_place_elsewhere(
-    wish: Mapping[str, str],
+@pytest.mark.parametrize("is_claimed", [True, False], ids=["a claim", "who asks for it"])
+def test_who_shares_keeps_the_cpus_that_a_stranger_leaves_though_nobody_is_remembered(
+    *, is_claimed: bool
 ) -> None:
-    """One of two stays: three cpus are too few for both."""
-    before, again = with_a_stranger(wish, 1700, is_claimed=True)
-    found = {str(one.cpus) for key in before.pinnings if (one := again.pinning(key)) is not None}
-    assert all(CpuSet.parse(one).isdisjoint(CpuSet.of(5)) for one in found)
-    assert min(again.snapshot().room.shared_milli) >= 0
-    if "group.pinfold.dev/pod" not in wish:
-        assert "4,6-7" in found
-        assert len(found) == 2
+    before, again = with_a_stranger({}, 500, is_claimed=is_claimed, is_remembered=False)
+    assert str(again.grants[ContainerId("stranger")].exclusive) == "5"
+    for key, was in before.pinnings.items():
+        assert again.pinning(ContainerId(key)) == replace(was, cpus=CpuSet.parse("4,6-7"))
+        assert again.decisions[key].pool == "NUMA node #1"
+        assert again.decisions[key].decided_by == "kept"
+
+
+def test_who_runs_on_all_shared_cpus_gets_a_place_as_nobody_may_have_pinned_it() -> None:
+    engine = Engine(NODES, CONFIG)
+    late = running("late", 500, "1-15")
+    late = replace(late, pod=replace(late.pod, qos=QosClass.BURSTABLE))
+    engine.synchronize([running("owner", 2000, "4-5"), late], {})
+    assert engine.decisions[late.id].decided_by != "kept"
+    engine.check()
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+@pytest.mark.parametrize("wish", SHARES)
+def test_who_shares_keeps_what_a_claim_would_leave_too_little_of(
+    wish: Mapping[str, str], *, is_remembered: bool
+) -> None:
+    """Three cpus are too few for both, so the claim has none, as if it came by now, and is told."""
+    before, again = with_a_stranger(wish, 1700, is_claimed=True, is_remembered=is_remembered)
+    assert {one: again.pinning(one) for one in before.pinnings} == before.pinnings
+    stranger = ContainerId("stranger")
+    assert not again.grants[stranger].exclusive
+    assert again.decisions[stranger].degraded == (
+        "cpus 5 of its claim (5) are not free for it alone"
+    )
 
 
 @pytest.mark.parametrize("milli", [0, 9500], ids=["as it asks for nothing", "with a pen"])
