@@ -185,6 +185,8 @@ class ExplainDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=Tru
     alternatives: tuple[str, ...]
     given: tuple[GivenDocument, ...] = ()
     """Annotations by central rule; left out where there are none."""
+    ended: bool = False
+    """Whether the container holds that place no more; left out where it does, or never did."""
 
 
 class FollowedDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):

@@ -52,6 +52,7 @@ def explain_document(
             GivenDocument(annotation=one.key, value=one.value, rule=one.rule)
             for one in (snapshot.containers.get(container.id) or container).given
         ),
+        ended=is_granted and container.id not in snapshot.grants,
     )
 
 
