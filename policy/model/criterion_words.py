@@ -63,7 +63,8 @@ _OTHERS: Final[Mapping[str, str]] = {
     "kept": "it ran there already",
     "runs already": "it runs already and cannot be refused",
     "reserved cpus": "served from the reserved cpus",
-    "preserve cpus": "its cpus are left alone, as its annotation asks",
+    "normal cpus": "the reserved cpus, which are for it, have no room for it",
+    "preserve cpus": "its cpus are left alone: its annotation asks for that, or others set them",
 }
 
 
