@@ -135,7 +135,7 @@ def check_counts(workload: Workload) -> None:
     if workload.is_of_operator:
         _count_around(workload.around, workload.manifest.source)
     elif workload.template.counter:
-        _count(workload.manifest["spec"], workload.template.counter)
+        _count_beside(workload)
 
 
 def template_of(workload: Workload) -> Field:
@@ -254,8 +254,16 @@ def _pods_of(workload: Workload, generated: dict[str, int]) -> Iterator[PodSpec]
         yield pod_of(manifest, name, namespace)
     else:
         template = template_of(workload)
-        for number in range(_count(manifest["spec"], workload.template.counter)):
+        for number in range(_count_beside(workload)):
             yield pod_of(template, f"{name}-{number}", namespace)
+
+
+def _count_beside(workload: Workload) -> int:
+    """The number of pods of an object of Kubernetes' own kinds, as it says beside its template."""
+    beside = workload.manifest
+    for key in workload.template.path[:-1]:
+        beside = beside[key]
+    return _count(beside, workload.template.counter)
 
 
 def _count(spec: Field, counter: str) -> int:

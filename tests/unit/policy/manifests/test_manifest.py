@@ -166,6 +166,19 @@ def test_controllers_make_pods(kind: str, spec: str, names: list[str]) -> None:
     assert all(one.labels == {"a": "b"} and one.namespace == "shop" for one in pods)
 
 
+def test_a_cron_job_makes_the_pods_of_one_run() -> None:
+    text = """
+        kind: CronJob
+        metadata: {name: w}
+        spec:
+          jobTemplate:
+            spec: {%s, template: {spec: {containers: [{name: c}]}}}
+        """
+    assert [one.name for one in parse(text % "parallelism: 4, completions: 2")] == ["w-0", "w-1"]
+    with pytest.raises(FieldError, match=r"spec\.jobTemplate\.spec\.parallelism: -1 is out of"):
+        parse(text % "parallelism: -1")
+
+
 def of_group(version: str, kind: str, spec: str) -> str:
     return f"{{apiVersion: {version}, kind: {kind}, metadata: {{name: w}}, spec: {{{spec}}}}}\n"
 
