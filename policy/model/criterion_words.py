@@ -60,6 +60,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "gathered": "it leaves a whole cpu free, of which there are few",
     "resize": "it grows or shrinks in place",
     "pen": "its pod or its group runs there",
+    "pen returned": "its pod or its group ran there before",
     "kept": "it ran there already",
     "runs already": "it runs already and cannot be refused",
     "reserved cpus": "served from the reserved cpus",
