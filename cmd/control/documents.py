@@ -61,6 +61,8 @@ class ContainerDocument(NodeDocument, frozen=True, kw_only=True):
     """Its exclusive cpus and its share, in milli-cpus."""
     idle: str = ""
     """Idle cpus that it may use at the moment beside those of its pool."""
+    placed_in: str = ""
+    """The pool of the decision, where the container is in another one by now."""
     drift: bool
     decided_by: str
     problems: tuple[str, ...]

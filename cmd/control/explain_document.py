@@ -6,12 +6,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from ...policy.engine.reason import moved_text
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.alternatives import find_alternatives
 from ...policy.inquiry.counted_rules import classified_of, counted_rules
 from ...policy.inquiry.current_notes import current_notes
 from ...policy.model.container import Container
+from ...policy.model.criterion_words import moved_text
 from .documents import GRANT, DecisionDocument, ExplainDocument, GivenDocument, RuleDocument
 from .status_document import pin_document
 

@@ -72,3 +72,11 @@ _OTHERS: Final[Mapping[str, str]] = {
 def words_of(decided_by: str) -> str:
     """The meaning of `Decision.decided_by`; words that are none of ours are passed on."""
     return CRITERIA.get(decided_by) or _OTHERS.get(decided_by) or decided_by.replace("_", " ")
+
+
+def moved_text(before: str, pool: str) -> str:
+    """The reason of a place that is another one than that of the decision, by the two pools.
+
+    Others needed room, or its pen or its pod grew.
+    """
+    return f"it was placed in {before}; what happened since has put it into {pool}"
