@@ -23,7 +23,7 @@ COMMANDS: Final = (
     CommandRow("lint", "lint", "Check annotations and configuration."),
     CommandRow("rebalance", "rebalance", "Plan moves that place running containers better."),
     CommandRow("replay", "replay", "Make kept decisions again, to compare configurations."),
-    CommandRow("config", "config_command", "Show the configuration in force."),
+    CommandRow("config", "config_command", "Check, compare and show configurations."),
     CommandRow("capture", "capture", "Save this machine's topology for --sysfs-root."),
     CommandRow("status", "node.status", "Show pools, containers and health of the running daemon."),
     CommandRow("ps", "node.status", "The same as status."),
@@ -52,6 +52,20 @@ class Program(StatusCommand, click.Group):
                 assert isinstance(command, click.Command)
                 return command
         return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of the first argument. Raises `click.UsageError`, with the nearest name."""
+        name, known = args[0], self.list_commands(ctx)
+        if name in known or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        # Imported here: few commands are misspelt.
+        from ..policy.text.suggestion import nearest
+
+        if near := nearest(name, known):
+            raise click.UsageError(f"No such command {name!r}. Did you mean {near!r}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in --help, from the table: no sub-command is imported for it."""

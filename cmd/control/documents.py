@@ -61,6 +61,8 @@ class ContainerDocument(NodeDocument, frozen=True, kw_only=True):
     """Its exclusive cpus and its share, in milli-cpus."""
     idle: str = ""
     """Idle cpus that it may use at the moment beside those of its pool."""
+    placed_in: str = ""
+    """The pool of the decision, where the container is in another one by now."""
     drift: bool
     decided_by: str
     problems: tuple[str, ...]
@@ -185,6 +187,8 @@ class ExplainDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=Tru
     alternatives: tuple[str, ...]
     given: tuple[GivenDocument, ...] = ()
     """Annotations by central rule; left out where there are none."""
+    ended: bool = False
+    """Whether the container holds that place no more; left out where it does, or never did."""
 
 
 class FollowedDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):

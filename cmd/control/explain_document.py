@@ -6,12 +6,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from ...policy.engine.reason import moved_text
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.alternatives import find_alternatives
 from ...policy.inquiry.counted_rules import classified_of, counted_rules
 from ...policy.inquiry.current_notes import current_notes
 from ...policy.model.container import Container
+from ...policy.model.criterion_words import moved_text
 from .documents import GRANT, DecisionDocument, ExplainDocument, GivenDocument, RuleDocument
 from .status_document import pin_document
 
@@ -52,6 +52,7 @@ def explain_document(
             GivenDocument(annotation=one.key, value=one.value, rule=one.rule)
             for one in (snapshot.containers.get(container.id) or container).given
         ),
+        ended=is_granted and container.id not in snapshot.grants,
     )
 
 

@@ -95,10 +95,11 @@ def _container(
     intended = snapshot.pinnings.get(container_id) or Pinning()
     differs = kernel is not None and is_drift(intended, kernel)
     problem = unsettled.get(container_id, "")
+    pool = snapshot.tree.pools[grant.pool_id].name
     return ContainerDocument(
         container=container.path,
         id=container.shown_id,
-        pool=snapshot.tree.pools[grant.pool_id].name,
+        pool=pool,
         kind=grant.kind.value,
         intended=pin_document(intended),
         kernel=None if kernel is None else pin_document(kernel),
@@ -107,6 +108,7 @@ def _container(
         # What is just being told is no drift, unless it failed.
         drift=differs and (container_id not in unsettled or bool(problem)),
         decided_by=decision.decided_by if decision else "",
+        placed_in=decision.pool if decision is not None and decision.pool != pool else "",
         problems=tuple(_problems(decision, problem)),
     )
 

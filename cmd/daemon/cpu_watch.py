@@ -37,6 +37,7 @@ class CpuWatch:
         if not online or online == known or text == self._refused:
             return
         warned = self._daemon.engine.warnings
+        reserved = self._daemon.engine.supply.reserved
         try:
             machine = machine_of(self._root, None)
             if machine.online == known:
@@ -57,6 +58,9 @@ class CpuWatch:
                 machine.online,
                 known,
             )
+            if self._daemon.engine.supply.reserved != reserved:
+                now = self._daemon.engine.supply.reserved
+                self._log.warning("cpus %s are reserved now, %s before", now, reserved)
             for warning in self._daemon.engine.warnings:
                 if warning not in warned:
                     self._log.warning("%s", self._daemon.written.placed(warning))

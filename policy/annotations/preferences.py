@@ -94,7 +94,7 @@ class Preferences(Struct, frozen=True, kw_only=True):
     """The level of the domains of which it may use idle cpus."""
     exclusive: int | None = None
     """How many cpus it wants for itself, or `AS_REQUESTED`."""
-    memory_types: frozenset[MemoryKind] | None = None
+    memory_types: Chosen[frozenset[MemoryKind]] | None = None
     cold_start_ns: int = 0
     preserve_cpu: bool = False
     preserve_memory: bool = False
@@ -182,7 +182,7 @@ class _Reader:
             load=self._chosen("load", parse_word),
             quota=self._value("quota", parse_quota_use, None),
             memory=self._value("memory", parse_memory_use, None),
-            memory_types=self._value("memory-type", parse_memory_types, None),
+            memory_types=self._chosen("memory-type", parse_memory_types),
             cold_start_ns=self._value("cold-start", parse_cold_start, 0),
             preserve_cpu=self._value("cpu.preserve", parse_preserve, False),
             preserve_memory=self._value("memory.preserve", parse_preserve, False),

@@ -192,6 +192,12 @@ def _unwrap(document: Document) -> Document:
     if "apiVersion" not in values and "kind" not in values:
         return document
     found: list[tuple[Path, str]] = []
+    if values.get("kind") == "ConfigMap":
+        # The pods of a DaemonSet have their configuration from one: all else follows from that.
+        at = document.place(("kind",))
+        what = "kind is 'ConfigMap' — the configuration is a text in its data: give that alone"
+        fault = TextFault(place=at, path=(), line=f"{at}: {what}")
+        return Document({}, {(): document.place(())}, (*document.faults, fault))
     for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if values.get(field) != expected:
             advice = f"expected {expected!r}, or the fields of its spec alone"

@@ -129,7 +129,7 @@ class Engine:
     def warnings(self) -> tuple[str, ...]:
         """Parts of the configuration that this machine cannot have, one sentence each."""
         return (
-            *self.supply.warnings,
+            *self.supply.remarks,
             *idle_pool_labels(self.tree, self.config),
             *speed_select_warnings(self.machine, self.config, self.supply.allowed),
         )

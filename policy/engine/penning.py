@@ -34,7 +34,7 @@ from ..placing.judging.judgement import Judgement
 from ..placing.judging.restriction import Restriction
 from ..placing.placer import Failure, Placement
 from ..placing.resizer import RESIZED
-from ..placing.restart import RestartPlacer
+from ..placing.restart import RESTARTED, RestartPlacer
 from ..text.errors import Problem
 from .decision import Decision, refused, with_objection
 from .pen_sizes import PenSizes
@@ -43,6 +43,8 @@ from .unmet.unmet_rules import UnmetRules
 
 PEN: Final = "pen"
 """What decides where the pen of a container is there already."""
+PEN_RETURNED: Final = "pen returned"
+"""What decides where it is back, and the container was not in it before."""
 
 
 class Penning:
@@ -259,13 +261,16 @@ class Penning:
         self.enter(name.id, container, classified, own)
         problems = (*problems, *self.share_some(name.id))
         grant = books.ledger.grants[container.id]
+        # Where the pen came to be of what another one of its pod has, it is there for that one.
+        why = PEN if begun is None or begun.decided_by == RESIZED else begun.decided_by
+        if why == RESTARTED and self._roster.remembered_place(container) is None:
+            why = PEN_RETURNED
         decision = Decision(
             container_id=container.id,
             result=grant,
             pool=books.tree.pools[grant.pool_id].name,
             lineup=begun.lineup if begun is not None else None,
-            # Where the pen came to be of what another one of its pod has, it is there for that one.
-            decided_by=PEN if begun is None or begun.decided_by == RESIZED else begun.decided_by,
+            decided_by=why,
             scheduling=classified.scheduling,
             classes=classified.classes,
             cold_start_ns=cold_start_ns,

@@ -30,14 +30,6 @@ def reason_of(decision: Decision) -> str:
     return f"{text} (next best: {second})" if second else text
 
 
-def moved_text(before: str, pool: str) -> str:
-    """The reason of a place that is another one than that of the decision, by the two pools.
-
-    Others needed room, or its pen or its pod grew.
-    """
-    return f"it was placed in {before}; what happened since has put it into {pool}"
-
-
 def request_text(container: Container, decision: Decision) -> str:
     """A request in a few words: as it was held against the pools, else as the container has it."""
     if decision.lineup is not None:

@@ -16,10 +16,12 @@ from .misplaced_fields import misplaced_fields
 from .pod_size import defaulted_whole, pod_size
 from .pod_spec import ContainerSpec, PodSpec, as_shown, qos_class, sized
 from .resource_names import check_resource_names
-from .workloads import Around, Workload, find_workloads
+from .workloads import Around, Workload, find_workloads, follow
 
 MAX_PODS: Final = 10_000
 """What one text may create; aliases could otherwise multiply a small file without end."""
+_ENDED: Final = ("Succeeded", "Failed")
+_NAMED_MAX: Final = 5
 
 
 class ManifestPods(Struct, frozen=True, kw_only=True):
@@ -47,17 +49,22 @@ def pods_of(documents: Iterable[Field]) -> ManifestPods:
     Deployments, stateful sets and jobs make several pods, named "NAME-0" and so on; a daemon set
     makes one. An operator's own kind makes as many of each template as the replicas and the
     parallelism around it say. Where objects of two kinds share a name, the pods of the later one
-    are named "NAME-KIND-0". Kinds that create no pod (services, config maps) are passed over.
+    are named "NAME-KIND-0". Kinds that create no pod (services, config maps) are passed over, and
+    so are pods of which the API server tells that they have ended.
     Raises `FieldError`; a template of an operator's own kind that is wrong is left out.
     """
     pods: dict[tuple[str, str], PodSpec] = {}
     kinds: dict[tuple[str, str], str] = {}
     remarks: list[str] = []
     generated: dict[str, int] = {}
+    ended: list[Workload] = []
     for document in documents:
         for _, group in groupby(map(_read, find_workloads(document)), object_of):
             workloads = tuple(group)
             manifest = workloads[0].manifest
+            if _has_ended(workloads[0]):
+                ended.append(workloads[0])
+                continue
             for one in workloads:
                 remarks.extend(each.text(manifest.source) for each in misplaced_fields(one))
             made = islice(_pods_of_all(workloads, generated, remarks), MAX_PODS + 1)
@@ -70,6 +77,7 @@ def pods_of(documents: Iterable[Field]) -> ManifestPods:
                 kinds[pod.namespace, pod.name] = workloads[0].full_kind
                 if len(pods) > MAX_PODS:
                     raise manifest.error(f"more than {MAX_PODS} pods", "write several files")
+    remarks.extend(_left_out(ended))
     return ManifestPods(pods=tuple(pods.values()), remarks=tuple(remarks))
 
 
@@ -135,7 +143,7 @@ def check_counts(workload: Workload) -> None:
     if workload.is_of_operator:
         _count_around(workload.around, workload.manifest.source)
     elif workload.template.counter:
-        _count(workload.manifest["spec"], workload.template.counter)
+        _count_beside(workload)
 
 
 def template_of(workload: Workload) -> Field:
@@ -151,6 +159,26 @@ def template_of(workload: Workload) -> Field:
 def is_manifest(document: Field) -> bool:
     """Whether a document looks like a Kubernetes object, of whatever kind."""
     return document.is_mapping and {"apiVersion", "kind"} <= document.entries().keys()
+
+
+def _has_ended(workload: Workload) -> bool:
+    """Whether a pod has no container left to place, as a list of what is there has them, too."""
+    if workload.is_of_operator or workload.template.path:
+        return False
+    phase = follow(workload.node, ("status", "phase"))
+    return isinstance(phase, TextScalar) and phase.value in _ENDED
+
+
+def _left_out(ended: Sequence[Workload]) -> Iterator[str]:
+    """The remark about pods that have ended; it names the first of very many."""
+    if not ended:
+        return
+    found = [follow(one.node, ("metadata", "name")) for one in ended[:_NAMED_MAX]]
+    names = [one.value for one in found if isinstance(one, TextScalar)]
+    names += ["…"] * (len(ended) > _NAMED_MAX)
+    which = "a pod that has" if len(ended) == 1 else f"{len(ended)} pods that have"
+    what = f"without {which} ended: {', '.join(names)}"
+    yield f"{ended[0].manifest.where}: {what} — take the status out of what is to be placed"
 
 
 def _read(workload: Workload | FieldError) -> Workload:
@@ -254,8 +282,16 @@ def _pods_of(workload: Workload, generated: dict[str, int]) -> Iterator[PodSpec]
         yield pod_of(manifest, name, namespace)
     else:
         template = template_of(workload)
-        for number in range(_count(manifest["spec"], workload.template.counter)):
+        for number in range(_count_beside(workload)):
             yield pod_of(template, f"{name}-{number}", namespace)
+
+
+def _count_beside(workload: Workload) -> int:
+    """The number of pods of an object of Kubernetes' own kinds, as it says beside its template."""
+    beside = workload.manifest
+    for key in workload.template.path[:-1]:
+        beside = beside[key]
+    return _count(beside, workload.template.counter)
 
 
 def _count(spec: Field, counter: str) -> int:

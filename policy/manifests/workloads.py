@@ -25,7 +25,7 @@ class PodTemplate(Struct, frozen=True, kw_only=True):
 
     path: tuple[str, ...]
     counter: str = ""
-    """Field of the object's spec that counts its pods on a node; empty where there is one."""
+    """Field beside the template that counts its pods on a node; empty where there is one."""
     makes_pods: bool = True
 
 
@@ -38,7 +38,7 @@ TEMPLATES: Final[Mapping[str, PodTemplate]] = {
     "ReplicationController": PodTemplate(path=_IN_SPEC, counter="replicas"),
     "DaemonSet": PodTemplate(path=_IN_SPEC),
     "Job": PodTemplate(path=_IN_SPEC, counter="parallelism"),
-    "CronJob": PodTemplate(path=("spec", "jobTemplate", *_IN_SPEC)),
+    "CronJob": PodTemplate(path=("spec", "jobTemplate", *_IN_SPEC), counter="parallelism"),
     "PodTemplate": PodTemplate(path=("template",), makes_pods=False),
 }
 

@@ -60,13 +60,23 @@ _OTHERS: Final[Mapping[str, str]] = {
     "gathered": "it leaves a whole cpu free, of which there are few",
     "resize": "it grows or shrinks in place",
     "pen": "its pod or its group runs there",
+    "pen returned": "its pod or its group ran there before",
     "kept": "it ran there already",
     "runs already": "it runs already and cannot be refused",
     "reserved cpus": "served from the reserved cpus",
-    "preserve cpus": "its cpus are left alone, as its annotation asks",
+    "normal cpus": "the reserved cpus, which are for it, have no room for it",
+    "preserve cpus": "its cpus are left alone: its annotation asks for that, or others set them",
 }
 
 
 def words_of(decided_by: str) -> str:
     """The meaning of `Decision.decided_by`; words that are none of ours are passed on."""
     return CRITERIA.get(decided_by) or _OTHERS.get(decided_by) or decided_by.replace("_", " ")
+
+
+def moved_text(before: str, pool: str) -> str:
+    """The reason of a place that is another one than that of the decision, by the two pools.
+
+    Others needed room, or its pen or its pod grew.
+    """
+    return f"it was placed in {before}; what happened since has put it into {pool}"

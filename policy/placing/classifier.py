@@ -191,6 +191,7 @@ class Classifier:
         classes, idle = resource_classes(container, preferences, config)
         problems = (*preferences.problems, *problems, *irq_problems, *class_problems, *idle)
         problems = (*problems, *load_problems(container, preferences, config))
+        problems = (*problems, *self._memory_problems(container, preferences))
         if isinstance(scheduling, Problem):
             problems, scheduling = (*problems, scheduling), None
         path, most = container.path, self._problems_max
@@ -268,7 +269,8 @@ class Classifier:
         The kernel cannot put all that a container needs into movable memory: with it goes DRAM,
         and no cold start is possible.
         """
-        kinds = preferences.memory_types or _DEFAULT_MEMORY
+        wanted = preferences.memory_types
+        kinds = _DEFAULT_MEMORY if wanted is None else wanted.value
         if not kinds & self._kinds:
             # What the machine lacks is ignored, and scarce memory stays for those who ask for it.
             kinds = _DEFAULT_MEMORY
@@ -279,6 +281,24 @@ class Classifier:
         if not preferences.cold_start_ns or is_off or not slow & self._kinds:
             return kinds, 0
         return slow, preferences.cold_start_ns
+
+    def _memory_problems(
+        self, container: Container, preferences: Preferences
+    ) -> tuple[Problem, ...]:
+        """The problem of a container that asks for nothing but kinds of memory that are missing."""
+        wanted = preferences.memory_types
+        if wanted is None or wanted.value & self._kinds or preferences.preserve_memory:
+            return ()
+        missing = ", ".join(sorted(kind.name.lower() for kind in wanted.value))
+        return (
+            Problem(
+                where=f"{wanted.key} of {container.path}",
+                what=f"no memory of this node is {missing}: it gets what it would get without this",
+                fix="name a kind that is there as well, or leave it out",
+                container=container.name,
+                is_advice=True,
+            ),
+        )
 
     def _priority(self, container: Container, preferences: Preferences) -> CpuPriority:
         """Priorities are for those who may have cpus for themselves; others take what there is."""

@@ -24,6 +24,17 @@ class Supply(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """The warnings for an operator, with that of a supply of reserved cpus alone."""
+        if self.usable:
+            return self.warnings
+        alone = (
+            f"reservedResources.cpu: every cpu ({self.reserved}) is reserved, so all containers but"
+            " those on reserved cpus are refused — reserve fewer"
+        )
+        return (*self.warnings, alone)
+
+    @property
     def usable(self) -> CpuSet:
         """Every cpu for containers that are not of the system."""
         return self.isolated | self.sharable

@@ -1,7 +1,7 @@
-"""Affinity rules that no container can fulfil when they count, found before their pod runs."""
+"""Affinity rules that come to nothing inside their pod, found before it runs."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, combinations
 from typing import Final
 
 from ..model.container import Container
@@ -67,6 +67,51 @@ def _of_pods(rule: AffinityRule, owner: Container) -> Iterator[Problem]:
             return
 
 
+def cancelled_rules(
+    containers: Sequence[Container], *, is_symmetric: bool = False
+) -> Iterator[Problem]:
+    """Advice about two containers of a pod of which all weights for each other come to nothing.
+
+    Shorthand counts as well. The other arguments are those of `unmatched_rules`.
+    """
+    by_owner = [affinity_rules(one, is_symmetric=is_symmetric)[0] for one in containers]
+    # Most have no rules: each pair of those that have takes its time.
+    with_rules = [bool(rules) for rules in by_owner]
+    for one, other in combinations(range(len(containers)), 2):
+        if not (with_rules[one] or with_rules[other]):
+            continue
+        mine = _about(by_owner[one], containers[one], containers[other])
+        back = _about(by_owner[other], containers[other], containers[one])
+        if not (mine or back):
+            continue
+        here = sum(rule.weight for rule in mine) + _symmetric_weight(back)
+        there = sum(rule.weight for rule in back) + _symmetric_weight(mine)
+        if here == there == 0:
+            owner, friend = (one, other) if mine else (other, one)
+            what = (
+                f"the weights of {containers[owner].name!r} and {containers[friend].name!r} for"
+                " each other cancel: none of them counts"
+            )
+            fix = "leave them out, or give the one that is meant a greater weight"
+            yield rule_advice((mine or back)[0], containers[owner], what, fix)
+
+
+def _about(rules: Sequence[AffinityRule], owner: Container, other: Container) -> list[AffinityRule]:
+    """The rules of a container that are about another one of its pod, as far as that is known."""
+    scope = same_pod(owner.pod)
+    return [
+        one
+        for one in rules
+        if (one.scope == scope or (_is_known(one.scope) and evaluate(one.scope, other)))
+        and _is_known(one.match)
+        and evaluate(one.match, other)
+    ]
+
+
+def _symmetric_weight(rules: Sequence[AffinityRule]) -> int:
+    return sum(rule.weight for rule in rules if rule.is_symmetric)
+
+
 def _is_told_of(rule: AffinityRule, owner: Container) -> bool:
     """Whether a rule is about the pod's own containers, in full, and known before these run."""
     has_line = rule.source.rpartition(":")[2].isdigit()
@@ -90,12 +135,13 @@ def _one_sided(rule: AffinityRule, owner: Container, other: Container) -> Proble
 
 def rule_advice(rule: AffinityRule, owner: Container, what: str, fix: str) -> Problem:
     """Advice about a rule of a container, at its place in the annotation."""
-    key, _, line = rule.source.rpartition(":")
+    # Shorthand has no line.
+    key, _, line = rule.source.partition(" ")[0].partition(":")
     return Problem(
         where=f"{key} of {owner.path}",
         what=what,
         fix=fix,
-        line=int(line),
+        line=int(line or 0),
         is_advice=True,
         container=owner.name,
     )

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from ..engine.decision import Decision
 from ..engine.engine import Engine
-from ..engine.reason import moved_text, reason_of
+from ..engine.reason import reason_of
+from ..model.criterion_words import moved_text
 from ..model.grant import Grant
 from ..model.request import CpuType
 from .result import ContainerResult, MovedContainer

@@ -66,7 +66,7 @@ from ..rules.podaffinity.rule_review import (
     reviewed_rules,
 )
 from ..rules.podaffinity.rule_text import placement_rules
-from ..rules.unmatched_rules import unmatched_rules
+from ..rules.unmatched_rules import cancelled_rules, unmatched_rules
 from ..text.errors import Problem
 from ..text.yaml_fields import Field, FieldError
 from ..text.yaml_nodes import TextNode
@@ -187,6 +187,7 @@ class PodCheck:
             if pen is not None:
                 yield from _shared_cpus(container, classified, pen)
         yield from unmatched_rules(containers, is_symmetric=config.symmetric_affinity)
+        yield from cancelled_rules(containers, is_symmetric=config.symmetric_affinity)
         for container in containers:
             yield from placement_rules(container, config)[1]
         eligible = self._eligible

@@ -97,7 +97,8 @@ def _outcome(found: ExplainDocument) -> Sequence[str]:
         return f"was refused{at}: {first}", *left
     cpus = "any cpus" if found.cpus is None else f"cpus {found.cpus}"
     mems = "any memory" if found.mems is None else f"memory {found.mems}"
-    return (f"is in {found.pool} on {cpus}, {mems}, decided{at}",)
+    verb = "has ended: it was" if found.ended else "is"
+    return (f"{verb} in {found.pool} on {cpus}, {mems}, decided{at}",)
 
 
 def _rule_texts(rules: Sequence[RuleDocument], container: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Final
 import click
 import msgspec
 
-from ....policy.model.criterion_words import words_of
+from ....policy.model.criterion_words import moved_text, words_of
 from ....topology.sets.cpuset import CpuSet
 from ...control.control_client import ControlClient
 from ...control.control_option import control_option
@@ -43,9 +43,9 @@ def command(control: Path | None, is_watched: bool, output: str) -> None:
     if output == "json":
         click.echo(status_text(client.status()))
     elif is_watched:
-        watch(lambda: _lines(client.status()))
+        watch(lambda: status_lines(client.status()))
     else:
-        click.echo("\n".join(_lines(client.status())))
+        click.echo("\n".join(status_lines(client.status())))
 
 
 def status_text(document: StatusDocument) -> str:
@@ -53,8 +53,9 @@ def status_text(document: StatusDocument) -> str:
     found = msgspec.to_builtins(document)
     for one in found["containers"]:
         del one["granted_milli"]
-        if not one["idle"]:
-            del one["idle"]
+        for name in ("idle", "placed_in"):
+            if not one[name]:
+                del one[name]
     return json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False)
 
 
@@ -69,7 +70,8 @@ def bar(part: int, whole: int) -> str:
     return "█" * full + "·" * (_BAR_WIDTH - full)
 
 
-def _lines(status: StatusDocument) -> Iterator[str]:
+def status_lines(status: StatusDocument) -> Iterator[str]:
+    """The tables for people, line by line."""
     runtime = status.runtime
     name = f"{runtime.name} {runtime.version}".strip() or "none so far"
     state = "connected" if runtime.connected else "not connected"
@@ -131,5 +133,5 @@ def _container_row(one: ContainerDocument) -> Sequence[str]:
         ids_text(one.intended.cpus),
         ids_text(one.intended.mems),
         kernel,
-        words_of(one.decided_by),
+        moved_text(one.placed_in, one.pool) if one.placed_in else words_of(one.decided_by),
     )

@@ -69,6 +69,18 @@ def test_who_is_in_another_pool_by_now_is_told_to_be_there(node: AskedNode) -> N
     assert not any("what happened since" in line for line in unmoved)
 
 
+def test_who_has_ended_is_not_said_to_be_where_it_was(node: AskedNode) -> None:
+    snapshot = node.daemon.engine.snapshot()
+    container = snapshot.containers[node.id_of("web")]
+    decided = decision_document(container, snapshot.decisions[container.id], {})
+    gone = structs.replace(snapshot, grants={})
+    document = explain_document(gone, container, decided, None)
+    first, *_ = explanation_lines(document)
+    assert first.startswith("default/shop/web has ended: it was in socket #1 on cpus ")
+    told = [*explanation_lines(explain_document(snapshot, container, decided, None))]
+    assert told[0].startswith("default/shop/web is in socket #1 on cpus ")
+
+
 def test_who_asks_does_not_wait_for_what_the_daemon_alone_needs(node: AskedNode) -> None:
     program = (
         "import sys\n"

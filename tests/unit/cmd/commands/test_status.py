@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pinfold.cmd.commands.node.status import bar, status_text
+from pinfold.cmd.commands.node.status import bar, status_lines, status_text
 from pinfold.cmd.control.documents import RuntimeDocument
 from pinfold.cmd.control.status_document import status_document
 from pinfold.cmd.pinfold import main
@@ -133,6 +133,25 @@ def test_idle_cpus_are_told_of_those_who_may_use_them() -> None:
     plain, wide = json.loads(status_text(document))["containers"]
     assert (wide["kind"], wide["intended"]["cpus"], wide["idle"]) == ("shared", "1-7", "1-3")
     assert "idle" not in plain
+
+
+def test_of_who_is_in_another_pool_by_now_the_reason_is_not_that_of_the_decision() -> None:
+    engine = Engine(machine_from_spec("socket:2 numa:2 core:4 mem:8G"), config())
+    for name, milli in (("a", 2000), ("b", 4000)):
+        annotations = {"group.pinfold.dev/pod": "shop"}
+        pod = Pod(id=PodId(name), name=name, annotations=annotations, qos=QosClass.GUARANTEED)
+        resources = Resources(cpu_request_milli=milli, cpu_limit_milli=milli)
+        engine.create(Container(id=ContainerId(name), name=name, pod=pod, resources=resources))
+    runtime = RuntimeDocument(kind="nri", name="containerd", version="2.3.4", connected=True)
+    document = status_document(engine.snapshot(), runtime, {}, {}, ())
+    moved, there = json.loads(status_text(document))["containers"]
+    assert (moved["pool"], moved["placed_in"]) == ("socket #0", "NUMA node #1")
+    assert "placed_in" not in there
+    shown = [line for line in status_lines(document) if line.startswith("  default/")]
+    assert [line.partition("unknown  ")[2] for line in shown] == [
+        "it was placed in NUMA node #1; what happened since has put it into socket #0",
+        "its pod or its group runs there",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,11 @@ def test_the_tree_is_the_default_and_this_machine_too() -> None:
             id="an option without its value",
         ),
         pytest.param(["frog"], "pinfold: no such command 'frog'", id="an unknown command"),
+        pytest.param(
+            ["explian", "web"],
+            "pinfold: no such command 'explian'. Did you mean 'explain'? — see 'pinfold --help'",
+            id="a misspelt command",
+        ),
         pytest.param(["--frog"], "pinfold: no such option '--frog'", id="a bad global option"),
     ],
 )

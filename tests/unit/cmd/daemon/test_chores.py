@@ -324,6 +324,22 @@ def test_another_cpu_is_reserved_where_the_reserved_one_went_offline(
     assert node.told("dns")[0] == "0"
 
 
+def test_which_cpus_are_reserved_by_their_number_by_now_is_told(
+    run: Run, tree: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = run(read_machine(str(tree)), root=tree, settings=Config())
+    for online, told in (
+        ("1-7", ["cpus 1 are reserved now, 0 before"]),
+        ("1-6", []),
+        ("0-6", []),
+        ("0,2-6", ["cpus 0 are reserved now, 1 before"]),
+    ):
+        caplog.clear()
+        (tree / ONLINE).write_text(online + "\n")
+        node.pass_seconds(CPUS_SECONDS)
+        assert [one for one in caplog.messages if "are reserved now" in one] == told
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -16,10 +16,11 @@ from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.reason import moved_text, reason_of
+from pinfold.policy.engine.reason import reason_of
 from pinfold.policy.hints.hint_text import TEST_APIS
 from pinfold.policy.manifests.pod_spec import PodSpec
 from pinfold.policy.model.container import ContainerId
+from pinfold.policy.model.criterion_words import moved_text
 from pinfold.policy.model.grant import Dropped, GrantKind
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.policy.model.pinning import Pinning

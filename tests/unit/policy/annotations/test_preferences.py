@@ -55,9 +55,6 @@ def test_rules_between_containers_alone_are_no_preferences() -> None:
         ("prefer-reserved-cpus", "true", "prefer_reserved", True),
         ("prefer-reserved-cpus", "F", "prefer_reserved", False),
         ("hide-hyperthreads", "1", "hide_hyperthreads", True),
-        ("memory-type", "dram", "memory_types", {MemoryKind.DRAM}),
-        ("memory-type", "HBM, pmem,cxl", "memory_types", set(MemoryKind) - {MemoryKind.DRAM}),
-        ("memory-type", "mixed", "memory_types", set(MemoryKind)),
         ("cold-start", "duration: 10s", "cold_start_ns", 10 * SECOND),
         ("cold-start", "duration: 1m30s", "cold_start_ns", 90 * SECOND),
         ("cold-start", "{duration: 1h}", "cold_start_ns", 3600 * SECOND),
@@ -97,6 +94,24 @@ def test_rules_between_containers_alone_are_no_preferences() -> None:
 def test_a_valid_value_is_typed(key: str, value: str, field: str, expected: object) -> None:
     preferences = parse(key, value)
     assert getattr(preferences, field) == expected
+    assert not preferences.problems
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("dram", {MemoryKind.DRAM}),
+        ("HBM, pmem,cxl", set(MemoryKind) - {MemoryKind.DRAM}),
+        ("mixed", set(MemoryKind)),
+    ],
+)
+def test_kinds_of_memory_are_typed_with_their_annotation(
+    value: str, expected: set[MemoryKind]
+) -> None:
+    preferences = parse("memory-type", value)
+    assert preferences.memory_types is not None
+    assert preferences.memory_types.value == expected
+    assert preferences.memory_types.key.startswith("memory-type.")
     assert not preferences.problems
 
 
@@ -264,7 +279,8 @@ def test_the_deprecated_map_style_is_understood() -> None:
     }
     preferences = parse_preferences(container(annotations))
     assert preferences.cold_start_ns == 60 * SECOND
-    assert preferences.memory_types == frozenset({MemoryKind.DRAM, MemoryKind.PMEM})
+    assert preferences.memory_types is not None
+    assert preferences.memory_types.value == {MemoryKind.DRAM, MemoryKind.PMEM}
     assert parse_preferences(container(annotations, "c1")).memory_types is None
 
 

@@ -298,6 +298,11 @@ def test_every_fault_has_its_own_line() -> None:
             id="fields of another kind of resource are none of ours",
         ),
         pytest.param(
+            "apiVersion: v1\nkind: ConfigMap\ndata: {pinfold.yaml: 'pinCpu: true'}",
+            ["kind is 'ConfigMap' — the configuration is a text in its data: give that alone"],
+            id="the configuration of a DaemonSet in its ConfigMap",
+        ),
+        pytest.param(
             "apiVersion: config.nri/v1alpha1\nkind: TopologyAwarePolicy\nstat: 1\n"
             "spec: {pinCPU: 3}",
             ["unknown field 'stat'", "pinCPU: 3 is not"],

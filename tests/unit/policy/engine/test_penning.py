@@ -179,6 +179,22 @@ def test_a_restarted_pod_finds_its_cpus_again() -> None:
     assert node.cpus(other, "a") == before
 
 
+def test_who_begins_a_pen_that_is_back_did_not_run_there_itself() -> None:
+    """As the first container of a pod of which the init containers have ended."""
+    node, one = Node(), pod(whole(4))
+    node.create(container(one, "init"))
+    assert node.create(container(one, "step")).decided_by == "pen"
+    before = node.cpus(one, "init")
+    node.stop(one, "init")
+    node.stop(one, "step")
+    first = node.create(container(one, "a"))
+    assert (first.decided_by, node.cpus(one, "a")) == ("pen returned", before)
+    assert node.create(container(one, "b")).decided_by == "pen"
+    node.stop(one, "a")
+    node.stop(one, "b")
+    assert node.create(container(one, "b")).decided_by == "restarted"
+
+
 def test_a_burstable_pod_promises_its_own_request_once() -> None:
     node, one = Node(), pod(whole(1, limit=4), QosClass.BURSTABLE)
     node.create(*(container(one, name) for name in "abc"))

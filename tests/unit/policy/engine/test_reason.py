@@ -47,6 +47,12 @@ def test_all_ties_are_said_alike() -> None:
     [
         ("kept", "it ran there already"),
         ("only_candidate", "no other pool holds it"),
+        ("pen returned", "its pod or its group ran there before"),
+        ("normal cpus", "the reserved cpus, which are for it, have no room for it"),
+        (
+            "preserve cpus",
+            "its cpus are left alone: its annotation asks for that, or others set them",
+        ),
         ("some_thing", "some thing"),
     ],
 )

@@ -166,6 +166,19 @@ def test_controllers_make_pods(kind: str, spec: str, names: list[str]) -> None:
     assert all(one.labels == {"a": "b"} and one.namespace == "shop" for one in pods)
 
 
+def test_a_cron_job_makes_the_pods_of_one_run() -> None:
+    text = """
+        kind: CronJob
+        metadata: {name: w}
+        spec:
+          jobTemplate:
+            spec: {%s, template: {spec: {containers: [{name: c}]}}}
+        """
+    assert [one.name for one in parse(text % "parallelism: 4, completions: 2")] == ["w-0", "w-1"]
+    with pytest.raises(FieldError, match=r"spec\.jobTemplate\.spec\.parallelism: -1 is out of"):
+        parse(text % "parallelism: -1")
+
+
 def of_group(version: str, kind: str, spec: str) -> str:
     return f"{{apiVersion: {version}, kind: {kind}, metadata: {{name: w}}, spec: {{{spec}}}}}\n"
 
@@ -386,6 +399,41 @@ def test_items_of_a_list_of_one_kind_need_not_name_it() -> None:
         """
     )
     assert [one.name for one in pods] == ["a", "d-0", "d-1", "b"]
+
+
+POD_WITH = (
+    "- {kind: Pod, metadata: {name: %s}, spec: {containers: [{name: x}]}, status: {phase: %s}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("phases", "names", "remarks"),
+    [
+        pytest.param(["Running", "Pending", "Unknown"], ["p0", "p1", "p2"], (), id="none"),
+        pytest.param(
+            ["Running", "Succeeded"],
+            ["p0"],
+            ("list.yaml:4:3: items[1]: without a pod that has ended: p1",),
+            id="one of a job",
+        ),
+        pytest.param(
+            ["Failed"] * 7,
+            [],
+            ("list.yaml:3:3: items[0]: without 7 pods that have ended: p0, p1, p2, p3, p4, …",),
+            id="many",
+        ),
+    ],
+)
+def test_pods_that_have_ended_are_left_out(
+    phases: list[str], names: list[str], remarks: tuple[str, ...]
+) -> None:
+    """A list of what a node has, as the API server gives it, has them, too."""
+    items = [POD_WITH % (f"p{number}", phase) for number, phase in enumerate(phases)]
+    text = "\n".join(["kind: List", "items:", *items])
+    found = pods_of(read_fields(text, "list.yaml"))
+    assert [one.name for one in found.pods] == names
+    fix = " — take the status out of what is to be placed"
+    assert found.remarks == tuple(one + fix for one in remarks)
 
 
 def test_an_item_of_a_list_of_any_kind_has_to_name_its_own() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.config import Config, OnBadAnnotation
 from pinfold.policy.configuration.config_text import read_config
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
@@ -13,6 +13,7 @@ from pinfold.policy.model.request import CpuType, Isolation, Request
 from pinfold.policy.placing.classifier import Classified, Classifier
 from pinfold.policy.rules import affinity
 from pinfold.policy.text.errors import Problem
+from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import MemoryKind
 
 DOMAIN = "resource-policy.nri.io"
@@ -171,6 +172,28 @@ def test_scarce_memory_is_only_for_who_asks() -> None:
     }
     assert request(0, {"memory-type": "mixed"}).memory_kinds == set(MemoryKind)
     assert request(0, {"memory.preserve": "true"}).preserve_memory
+
+
+def test_who_asks_for_no_kind_of_memory_that_is_there_is_told() -> None:
+    machine = machine_from_spec("socket:2 core:4 mem:4G")
+
+    def told(*annotations: tuple[str, str], config: Config | None = None) -> Classified:
+        texts = {f"{key}.{DOMAIN}/pod": text for key, text in annotations}
+        pod = Pod(id=PodId("p"), name="p", annotations=texts)
+        container = Container(id=ContainerId("c"), name="c0", pod=pod)
+        return Classifier(config or Config(), machine=machine).classify(container)
+
+    strict = Config(on_bad_annotation=OnBadAnnotation.FAIL)
+    found = told(("memory-type", "hbm,cxl"), config=strict)
+    (problem,) = found.problems
+    assert str(problem) == (
+        f"memory-type.{DOMAIN}/pod of default/p/c0: no memory of this node is cxl, hbm: it gets"
+        " what it would get without this — name a kind that is there as well, or leave it out"
+    )
+    assert problem.is_advice
+    assert found.request.memory_kinds == told().request.memory_kinds
+    assert not told(("memory-type", "hbm,dram")).problems
+    assert not told(("memory-type", "hbm"), ("memory.preserve", "true")).problems
 
 
 PRIORITIES = [

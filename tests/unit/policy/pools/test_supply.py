@@ -163,6 +163,18 @@ def test_cpus_that_go_offline_never_refuse_what_fitted(
     assert found.sharable or found.isolated
 
 
+@pytest.mark.parametrize("text", ["8", "cpuset:0-7", "exclude-cpuset:8"])
+def test_that_all_cpus_are_reserved_is_remarked(text: str) -> None:
+    found = supply(EIGHT, text)
+    assert found.remarks == (
+        *found.warnings,
+        "reservedResources.cpu: every cpu (0-7) is reserved, so all containers but those on"
+        " reserved cpus are refused — reserve fewer",
+    )
+    assert supply(EIGHT, "7").remarks == supply(EIGHT, "7").warnings
+    assert not supply("core:1").remarks[1:], "the only cpu is everybody's"
+
+
 def test_who_stands_in_for_reserved_cpus_is_said() -> None:
     machine = without(machine_from_spec(EIGHT), CpuSet.of(0))
     config = Config(reserved_resources=Amounts(cpu="cpuset:0"))

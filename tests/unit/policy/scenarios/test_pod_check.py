@@ -303,6 +303,62 @@ def test_what_is_wrong_with_hints_for_tests_is_told(hints: str, found: list[str]
     assert [one.removeprefix("shop.yaml:").replace(path, "") for one in told] == found
 
 
+NAMED = "[{match: {key: name, operator: Equals, values: [%s]}, weight: %d, symmetric: %s}]"
+
+
+@pytest.mark.parametrize(
+    ("near", "apart", "owner"),
+    [
+        pytest.param("web: [db]", "web: [db]", "web", id="shorthand of one"),
+        pytest.param("web: [db]", "db: [web]", "web", id="shorthand of both"),
+        pytest.param("web: ['*']", "db: [web]", "web", id="everybody and one"),
+        pytest.param(
+            f"web: {NAMED % ('db', 3, 'true')}",
+            f"db: {NAMED % ('web', 3, 'true')}",
+            "web",
+            id="full rules in both directions",
+        ),
+        pytest.param(
+            f"db: {NAMED % ('web', 3, 'false')}",
+            f"db: {NAMED % ('web', 3, 'false')}",
+            "db",
+            id="full rules of one",
+        ),
+        pytest.param(
+            f"web: {NAMED % ('db', 3, 'true')}",
+            f"db: {NAMED % ('web', 2, 'true')}",
+            None,
+            id="one weighs more",
+        ),
+        pytest.param(
+            f"web: {NAMED % ('db', 3, 'false')}",
+            f"db: {NAMED % ('web', 3, 'false')}",
+            None,
+            id="each counts when its owner is placed",
+        ),
+        pytest.param("web: [db]", "{}", None, id="nothing against it"),
+    ],
+)
+def test_weights_inside_a_pod_that_cancel_each_other_are_advised_against(
+    near: str, apart: str, owner: str | None
+) -> None:
+    key = "resource-policy.nri.io"
+    found = lint(f'{key}/affinity: "{near}"\n    {key}/anti-affinity: "{apart}"')
+    told = [one for one in found if "cancel" in one]
+    if owner is None:
+        assert not told
+        return
+    (line,) = told
+    place, _, text = line.partition(": advice: ")
+    assert place.startswith("shop.yaml:8:")
+    friend = "db" if owner == "web" else "web"
+    assert text == (
+        f"{key}/affinity of default/shop/{owner}: the weights of '{owner}' and '{friend}' for each"
+        " other cancel: none of them counts — leave them out, or give the one that is meant a"
+        " greater weight"
+    )
+
+
 RULE = "resource-policy.nri.io/affinity: |\n      web:\n      - match: {}\n        {}"
 EVERYWHERE = "scope: {operator: AlwaysTrue}"
 

@@ -199,6 +199,7 @@ def test_a_container_that_ended_is_explained(node: KeptNode) -> None:
     node.restart()
     now = node.client.explain("db")
     assert (now.result, now.pool, now.cpus) == ("grant", was.pool, was.cpus)
+    assert (was.ended, now.ended) == (False, True)
     with pytest.raises(ControlError, match="container: 'other' is not here"):
         node.client.explain("other")
 
