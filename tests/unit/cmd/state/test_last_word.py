@@ -340,6 +340,22 @@ def test_what_could_not_be_saved_leaves_the_state_of_before_without_the_mark(
     assert not is_marked(node.state)
 
 
+def test_that_the_last_word_could_not_be_said_is_told_with_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node(tmp_path)
+    node.start()
+    node.run("one")
+    monkeypatch.setattr("os.pwrite", _refuse)
+    node.stop()
+    assert not is_marked(node.state)
+    (message,) = [one for one in caplog.messages if one.startswith(f"{node.state}: ")]
+    assert message == (
+        f"{node.state}: read-only file system — it cannot be noted that nobody is told anything"
+        " more: where containers run counts more"
+    )
+
+
 def test_the_last_word_is_said_once_the_daemon_has_left_its_runtime(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
