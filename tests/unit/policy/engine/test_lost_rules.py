@@ -235,3 +235,24 @@ def test_whose_spread_gets_uneven_as_others_leave_a_pen_fewer_cpus_tells_that() 
     assert placed(engine, container_of("filler", 4, annotations=there)) == "8-11"
     assert [cpus(engine, one) for one in (first, second)] == ["1-3,5-7", "1-3,5-7"]
     assert list(engine.lost_rules()) == [owner.id]
+
+
+@pytest.mark.parametrize("is_pen", [False, True], ids=["two", "a pen"])
+def test_those_who_move_twice_before_anybody_looks_count_from_where_they_were_at_first(
+    *, is_pen: bool
+) -> None:
+    engine = engine_of("socket:5 core:4 mem:4G")
+    webs = [container_of(f"web{n}", 4.5, app="web", shares=True) for n in range(2)]
+    if is_pen:
+        pod = web_pod()
+        webs = [inside(pod, name, sharing(2600)) for name in ("a", "b")]
+    for one in webs:
+        placed(engine, one)
+    owner = container_of("owner", 1, even("socket", "web"), app="own")
+    assert placed(engine, owner) == "4"
+    for number in (3, 4):
+        there = {"pool-name.pinfold.dev/pod": f"socket #{number}"}
+        placed(engine, container_of(f"filler{number}", 4, annotations=there))
+    assert [cpus(engine, one) for one in webs] == ["1-3,5-11", "1-3,5-11"]
+    assert list(engine.lost_rules()) == [owner.id]
+    assert told(engine, owner).startswith("spread over socket, at most 1 apart: app=web")
