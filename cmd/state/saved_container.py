@@ -138,7 +138,6 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             reserved=reserved,
             cpu_request_milli=self.resources.cpu_request_milli,
             beside=tuple(map(CpuSet.parse, self.beside)) if knows_beside else None,
-            is_final=is_final,
             told=CpuSet.parse(told) if told else None,
             stuck=stuck,
         )

@@ -204,6 +204,8 @@ class StateFile:
 
         Not any more for whoever reads it next: what happens from here on is not in it. Where that
         cannot be noted there, it is not taken for the last word here either.
+        A crash of the whole machine may bring the mark back, when nothing runs any more that the
+        state is about: so it is not waited for the disk.
         """
         state, data = _read(self._own)
         if not data.startswith(_BEFORE_MARK + _FINAL):

@@ -121,7 +121,11 @@ class StateKeeper:
             if self._has_landed and not self._complaint:
                 self._file.seal()
         except OSError as error:
-            self._log.warning("%s: %s", self._folder, error.strerror or error)
+            self._log.warning(
+                "%s: %s — it cannot be noted that nobody is told anything more:"
+                " where containers run counts more",
+                *(self._folder, (error.strerror or str(error)).lower()),
+            )
         except Exception:
             self._log.exception("%s: a fault of ours at the end", self._folder)
 

@@ -51,10 +51,10 @@ class Advice(Struct, frozen=True, kw_only=True):
     """What it asked for then; None: not known."""
     beside: tuple[CpuSet, ...] | None = None
     """Cpus kept shared for it, or its pen; None: not known, or under another configuration."""
-    is_final: bool = False
-    """The last word: nothing was told since, so whoever runs elsewhere was put there by others."""
     told: CpuSet | None = None
-    """The cpus that its container was told last, where `is_final`; None: it was told none."""
+    """The cpus that its container was told last: where it runs on others, other programs put it.
+
+    None: it was told none, or perhaps others since."""
     stuck: CpuSet = NO_CPUS
     """The cpus on which the kernel had it, where its runtime refused to take it off some."""
 
@@ -113,9 +113,9 @@ class Advice(Struct, frozen=True, kw_only=True):
     def as_told(self, container: Container) -> Container:
         """The container on the cpus that it was told last, where other programs may have moved it.
 
-        Itself where it may have been told others since, or was told none.
+        Itself where that is not known, or it was told none.
         """
-        if not self.is_final or self.told is None or self.told == container.cpus:
+        if self.told is None or self.told == container.cpus:
             return container
         return structs.replace(container, cpus=self.told)
 

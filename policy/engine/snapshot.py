@@ -150,8 +150,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
     def final_advice(self) -> Mapping[ContainerId, Advice]:
         """Advice that holds as long as nobody is told anything more; see `has_landed`."""
         return {
-            one: replace(hint, is_final=True, told=self.told_cpus_of(one))
-            for one, hint in self.advice().items()
+            one: replace(hint, told=self.told_cpus_of(one)) for one, hint in self.advice().items()
         }
 
     @property

@@ -106,6 +106,9 @@ def _values(node: TextNode) -> Mapping[str, TextNode]:
         if field is None:
             what = f"unknown field {name.value[:80]!r}"
             raise TextError.at(name, what, suggestion(name.value, _FIELDS))
+        if field in values:
+            what = f"{quoted(name.value)} is {field!r} again"
+            raise TextError.at(name, what, "leave one out")
         values[field] = value
     return values
 

@@ -42,7 +42,8 @@ def believed_advice(
         if _has_more_since(one, hint, others[one.id], books, roster):
             believed[one.id] = replace(hint, exclusive=cpus & books.tree.root.cpus, grown=())
             continue
-        if not (hint.exclusive or hint.rest):
+        # On the cpus that it was told last, wherever it runs, nothing is disproved.
+        if hint.told is not None or not (hint.exclusive or hint.rest):
             continue
         # Another of its pod came, with which it has a pen by now.
         has_pen_since = hint.exclusive and not hint.is_penned and (one.pod.id, cpus) in since
@@ -62,7 +63,8 @@ def believed_advice(
         run = reduce(CpuSet.__or__, (cpus_with_hidden(one, books, roster) for one in inside))
         for one in inside:
             believed[one.id] = replace(advice[one.id], exclusive=NO_CPUS, rest=run, pen=run)
-    return believed, advice.keys() if is_older else ()
+    movable = {key for key, hint in advice.items() if is_older and hint.told is None}
+    return believed, movable
 
 
 def _is_older(

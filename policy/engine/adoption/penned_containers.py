@@ -146,7 +146,7 @@ def _known(
     if whole & given - run:
         # Of the others that are remembered none was on its cpus then.
         return [replace(one, rest=one.rest & run, pen=one.pen & run) for one in hints]
-    if all(hint.exclusive or hint.is_final for hint in hints):
+    if all(hint.exclusive for hint in hints):
         return hints
     # What it asks for it has all the same: who was left alone in it is told with the next event.
     return [replace(one, rest=one.rest & run) for one in hints]

@@ -87,9 +87,7 @@ def _readopt(
     told = told_rules(advice)
     requests = {one.id: roster.classified[one.id].request for one in sound}
     others = overlaps([(one, requests.get(one.id)) for one in running])
-    movable: Collection[ContainerId] = ()
-    if not all(one.is_final for one in advice.values()):
-        advice, movable = believed_advice(sound, had, others, advice, books, roster)
+    advice, movable = believed_advice(sound, had, others, advice, books, roster)
     for container in running:
         found = faults.get(container.id, ())
         if len(found) == 1:

@@ -1,19 +1,23 @@
 """The mark of a state file that is the last word of its daemon: who sets it, and who takes it."""
 
+import errno
 import json
 import logging
 import os
 import shutil
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 from msgspec import structs
 
+from pinfold.cmd.attendants import Attendants
 from pinfold.cmd.daemon.daemon import Daemon
 from pinfold.cmd.daemon_reports import DaemonReports
+from pinfold.cmd.metrics.metrics_server import MetricsServer
+from pinfold.cmd.report.daemon_logger import DaemonLogger
 from pinfold.cmd.state.state_file import State, StateFile, read_state
 from pinfold.nri.cri.cri_link import CriLink
 from pinfold.nri.cri.listen_place import ListenPlace
@@ -22,7 +26,7 @@ from pinfold.nri.embedded.embedded_cri import embedded_link, kernel_reader
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.nri.plugin.plugin import RuntimeLink
-from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.config import Config, Log
 from pinfold.policy.model.container import ContainerId
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.e2e.cri import Cri
@@ -65,7 +69,7 @@ def test_a_state_is_the_last_word_once_it_is_marked_and_for_one_reader(tmp_path:
 )
 def test_the_last_word_counts_where_cpus_are_pinned(*, pins: bool, is_final: bool) -> None:
     advice = STATE.advice(Config(pin_cpu=pins), is_final=True)
-    assert {one.is_final for one in advice.values()} == {is_final}
+    assert {one.told is not None for one in advice.values()} == {is_final}
 
 
 def test_whatever_is_written_behind_the_mark_is_not_the_last_word(tmp_path: Path) -> None:
@@ -93,22 +97,45 @@ def test_a_state_of_an_earlier_version_is_not_the_last_word(tmp_path: Path) -> N
     assert recalled(tmp_path) == (STATE, False)
 
 
+def _refuse(*_: object) -> int:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+def _write_less(*_: object) -> int:
+    return 3
+
+
+@pytest.mark.parametrize(
+    ("write", "reason"),
+    [
+        pytest.param(_refuse, "read-only file system", id="refused"),
+        pytest.param(_write_less, "no space left on device", id="in part"),
+    ],
+)
 def test_a_mark_that_cannot_be_taken_back_is_not_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    write: Callable[..., int],
+    reason: str,
 ) -> None:
     file = StateFile(tmp_path, LOG)
     file.write(STATE)
     file.seal()
     with monkeypatch.context() as patch:
-
-        def refuse(*_: object) -> int:
-            raise OSError(30, os.strerror(30))
-
-        patch.setattr("os.pwrite", refuse)
+        patch.setattr("os.pwrite", write)
         assert recalled(tmp_path) == (STATE, False)
     (message,) = caplog.messages
-    assert message.startswith(f"{tmp_path}/state.json: read-only file system — ")
+    assert message.startswith(f"{tmp_path}/state.json: {reason} — ")
     assert is_marked(tmp_path)
+
+
+def test_one_that_was_told_no_cpus_is_not_taken_for_told_those_it_ran_on() -> None:
+    (pod, *_), one = STATE.pods, STATE.pods[0].containers[0]
+    unpinned = structs.replace(one, cpus="4-5", is_unpinned=True)
+    state = structs.replace(STATE, pods=(structs.replace(pod, containers=(unpinned,)),))
+    (advice,) = state.advice(is_final=True).values()
+    assert advice.told is None
 
 
 class Node:
@@ -286,6 +313,67 @@ def test_there_is_no_last_word_while_cpus_that_one_has_left_are_kept(tmp_path: P
     assert engine.left
     node.reports.end_keeping(node.daemon)
     assert not is_marked(node.state)
+
+
+def test_there_is_no_last_word_while_the_runtime_takes_one_off_no_cpus(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.start()
+    one = node.run("one")
+    node.begin_stop()
+    node.daemon.stop()
+    node.daemon.engine.stuck_containers.note({one: CpuSet.parse("0-3")})
+    node.reports.end_keeping(node.daemon)
+    assert not is_marked(node.state)
+
+
+def test_what_could_not_be_saved_leaves_the_state_of_before_without_the_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path)
+    node.start()
+    node.run("one")
+    node.begin_stop()
+    node.run("late")
+    monkeypatch.setattr("os.fsync", _refuse)
+    node.end_stop()
+    assert [one.name for one in read_state(node.state, LOG).running()] == ["one"]
+    assert not is_marked(node.state)
+
+
+def test_that_the_last_word_could_not_be_said_is_told_with_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node(tmp_path)
+    node.start()
+    node.run("one")
+    monkeypatch.setattr("os.pwrite", _refuse)
+    node.stop()
+    assert not is_marked(node.state)
+    (message,) = [one for one in caplog.messages if one.startswith(f"{node.state}: ")]
+    assert message == (
+        f"{node.state}: read-only file system — it cannot be noted that nobody is told anything"
+        " more: where containers run counts more"
+    )
+
+
+def test_the_last_word_is_said_once_the_daemon_has_left_its_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path)
+    node.start()
+    node.run("one")
+    leave = node.daemon.stop
+
+    def leave_late() -> None:
+        assert not is_marked(node.state), "its runtime still asks it"
+        node.run("late")
+        leave()
+
+    monkeypatch.setattr(node.daemon, "stop", leave_late)
+    metrics = MetricsServer(node.daemon, None, LOG)
+    Attendants(node.daemon, node.reports, None, metrics, DaemonLogger(Log(), {})).stop()
+    assert is_marked(node.state)
+    assert len(read_state(node.state, LOG).running()) == 2
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])

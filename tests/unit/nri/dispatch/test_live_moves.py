@@ -214,6 +214,22 @@ def test_cpus_are_kept_for_as_long_as_the_runtime_refuses_to_move_their_owner(
     node.run(container_of("last", 1))
 
 
+def test_a_list_of_all_that_runs_frees_no_cpus_that_a_moved_container_has_yet_to_leave(
+    node: LiveNode,
+) -> None:
+    owner, _ = full(node)
+    home = node.events.policy.grants[owner.id].exclusive
+    node.refused.add(owner.id)
+    node.move(owner, elsewhere(node, owner))
+    node.wait(lambda: node.actuator.counts().failing)
+    node.owner.ask("list", node.synchronize)
+    for number in range(8):
+        node.refusal(container_of(f"new-{number}", 1))
+    others = [grant for one, grant in node.events.policy.grants.items() if one != owner.id]
+    assert len(others) > 3
+    assert all(one.exclusive.isdisjoint(home) for one in others)
+
+
 def test_what_a_decision_says_of_others_is_what_they_are_told(node: LiveNode) -> None:
     """The neighbour where it was gets nothing yet; the one where it goes gives cpus up at once."""
     owner, neighbour = full(node)

@@ -5,11 +5,12 @@ from msgspec.structs import replace
 
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container
-from pinfold.policy.model.grant import Grant
+from pinfold.policy.model.container import Container, Pod, Resources
+from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
+    GIB,
     NODES,
     apart,
     container_of,
@@ -19,6 +20,9 @@ from tests.unit.policy.engine.ruled_pods import (
     placed,
     term,
 )
+from tests.unit.policy.engine.test_penning import container as inside
+from tests.unit.policy.engine.test_penning import pod as pod_of
+from tests.unit.policy.engine.test_penning import whole
 from tests.unit.topology.model.offline import without
 
 MACHINE = machine_from_spec(NODES)
@@ -174,3 +178,81 @@ def test_a_spread_that_newcomers_made_uneven_goes_on_untold_as_others_move() -> 
     assert placed(engine, container_of("filler", 1, annotations=here)) == "1"
     resize(engine, late[0], 500)
     assert not told(engine, owner)
+
+
+def web_pod(size: Resources | None = None) -> Pod:
+    """A pod whose containers are in one set of cpus, and that spread rules count."""
+    pod = pod_of(size, wish="" if size else "pod-pool.pinfold.dev=true")
+    return replace(pod, labels={"app": "web"})
+
+
+def sharing(milli: int) -> Resources:
+    return Resources(cpu_request_milli=milli, cpu_limit_milli=milli)
+
+
+def beside_a_pen(pen: list[Container]) -> tuple[Engine, Container]:
+    """The owner of a rule that counts those of a pen in one of three sockets, which is short."""
+    engine = engine_of("socket:3 core:4 mem:4G")
+    for one in pen:
+        placed(engine, one)
+    owner = container_of("owner", 1, even("socket", "web"), app="own")
+    filler = container_of("filler", 4, annotations={"pool-name.pinfold.dev/pod": "socket #2"})
+    placed(engine, owner)
+    placed(engine, filler)
+    assert not told(engine, owner)
+    return engine, owner
+
+
+def test_whose_spread_gets_uneven_as_a_pen_grows_for_one_in_it_tells_that() -> None:
+    pod = web_pod()
+    pen = [inside(pod, "own", whole(1, memory=GIB))]
+    pen += [inside(pod, name, sharing(900)) for name in ("a", "b")]
+    engine, owner = beside_a_pen(pen)
+    assert isinstance(engine.update(pen[-1].id, sharing(3900)).result, Grant)
+    engine.check()
+    assert list(engine.lost_rules()) == [owner.id]
+    assert told(engine, owner).startswith("spread over socket, at most 1 apart: app=web")
+
+
+def test_whose_spread_gets_uneven_as_a_pod_grows_tells_that() -> None:
+    pod = web_pod(whole(2, memory=GIB))
+    engine, owner = beside_a_pen([inside(pod, name) for name in ("a", "b")])
+    assert not isinstance(engine.resize_pod(pod, whole(5, memory=GIB)), Refusal)
+    engine.check()
+    assert list(engine.lost_rules()) == [owner.id]
+
+
+def test_whose_spread_gets_uneven_as_others_leave_a_pen_fewer_cpus_tells_that() -> None:
+    pod = web_pod()
+    engine = engine_of("socket:3 core:4 mem:4G")
+    first, second = (inside(pod, name, sharing(2600)) for name in ("a", "b"))
+    placed(engine, first)
+    assert placed(engine, second) == "1-11"
+    owner = container_of("owner", 1, even("socket", "web"), app="own")
+    assert placed(engine, owner) == "4"
+    assert not told(engine, owner)
+    there = {"pool-name.pinfold.dev/pod": "socket #2"}
+    assert placed(engine, container_of("filler", 4, annotations=there)) == "8-11"
+    assert [cpus(engine, one) for one in (first, second)] == ["1-3,5-7", "1-3,5-7"]
+    assert list(engine.lost_rules()) == [owner.id]
+
+
+@pytest.mark.parametrize("is_pen", [False, True], ids=["two", "a pen"])
+def test_those_who_move_twice_before_anybody_looks_count_from_where_they_were_at_first(
+    *, is_pen: bool
+) -> None:
+    engine = engine_of("socket:5 core:4 mem:4G")
+    webs = [container_of(f"web{n}", 4.5, app="web", shares=True) for n in range(2)]
+    if is_pen:
+        pod = web_pod()
+        webs = [inside(pod, name, sharing(2600)) for name in ("a", "b")]
+    for one in webs:
+        placed(engine, one)
+    owner = container_of("owner", 1, even("socket", "web"), app="own")
+    assert placed(engine, owner) == "4"
+    for number in (3, 4):
+        there = {"pool-name.pinfold.dev/pod": f"socket #{number}"}
+        placed(engine, container_of(f"filler{number}", 4, annotations=there))
+    assert [cpus(engine, one) for one in webs] == ["1-3,5-11", "1-3,5-11"]
+    assert list(engine.lost_rules()) == [owner.id]
+    assert told(engine, owner).startswith("spread over socket, at most 1 apart: app=web")

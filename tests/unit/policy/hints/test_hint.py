@@ -126,6 +126,9 @@ def test_the_test_annotation_is_for_those_it_names(key: str, count: int) -> None
         pytest.param("{", 0, "not valid YAML", id="no YAML"),
         pytest.param("a: 0-1\nb: {CPUs: 0}", 1, "a hint that is no mapping", id="one is a text"),
         pytest.param("a: {CPU: 0}\nb: {CPUs: 0}", 1, "did you mean 'CPUs'?", id="a slip"),
+        pytest.param(
+            "a: {CPUs: x, cpus: 0}\nb: {CPUs: 0}", 1, "nginx:1:14: 'cpus' is", id="a field twice"
+        ),
         pytest.param("a: {CPUs: [0]}\nb: {CPUs: 0}", 1, "is not a text", id="a list of numbers"),
         pytest.param(
             "b: {CPUs: 0}\na: {CPUs: x}", 2, "nginx:2:11: a: CPUs: 'x' is not", id="no number"

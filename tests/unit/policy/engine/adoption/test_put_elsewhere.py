@@ -110,6 +110,33 @@ def test_after_a_clean_stop_who_was_put_on_free_cpus_is_led_back(
     assert change.after.cpus == decision.pinning.cpus
 
 
+@pytest.mark.parametrize("before", [500, 3500])
+def test_one_that_was_resized_after_a_clean_stop_has_for_itself_what_it_alone_runs_on(
+    before: int,
+) -> None:
+    engine = Engine(NODES, CONFIG)
+    engine.create(one := replace(running("one", "4", before), cpus=None))
+    assert str(engine.snapshot().cpus_of(one.id)) == "4-7"
+    (listed,) = engine.snapshot().running()
+    resized = replace(listed, resources=running("one", "4", 4000).resources)
+    again = Engine(NODES, CONFIG)
+    assert not again.synchronize([resized], engine.snapshot().final_advice()).changes
+    assert str(again.grants[one.id].exclusive) == "4-7"
+    assert again.decisions[one.id].degraded == ""
+
+
+def test_one_of_the_same_pod_that_was_put_on_its_cpus_after_a_clean_stop_takes_none() -> None:
+    engine = Engine(NODES, CONFIG)
+    engine.create(one := replace(running("one", "4", 2000, pod="p"), cpus=None))
+    own = engine.grants[one.id].exclusive
+    late = replace(running("late", "4", 2000, pod="p"), cpus=own)
+    again = Engine(NODES, CONFIG)
+    listed = [late, *engine.snapshot().running()]
+    again.synchronize(listed, engine.snapshot().final_advice())
+    again.check()
+    assert again.grants[one.id].exclusive == own
+
+
 def test_after_a_clean_stop_who_was_told_no_cpus_is_left_where_it_runs() -> None:
     unpinned = replace(CONFIG, pin_cpu=False)
     engine = Engine(NODES, unpinned)
