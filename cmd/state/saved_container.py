@@ -120,7 +120,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         present configuration. `is_final`: whether nobody was told anything after it was saved.
         `stuck`: the cpus on which it was stuck.
         """
-        told = self.cpus if is_final and not self.is_unpinned else None
+        told = self.cpus if (is_final or stuck) and not self.is_unpinned else None
         return Advice(
             pool=self.pool,
             exclusive=CpuSet.parse(self.exclusive),

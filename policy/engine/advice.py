@@ -54,7 +54,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     is_final: bool = False
     """The last word: nothing was told since, so whoever runs elsewhere was put there by others."""
     told: CpuSet | None = None
-    """The cpus that its container was told last, where `is_final`; None: it was told none."""
+    """The cpus that its container was told last, where `is_final` or stuck; None: it was told none.
+    """
     stuck: CpuSet = NO_CPUS
     """The cpus on which the kernel had it, where its runtime refused to take it off some."""
 
@@ -72,14 +73,15 @@ class Advice(Struct, frozen=True, kw_only=True):
         pen: CpuSet = NO_CPUS,
         cpu_request_milli: int | None = None,
         stuck: CpuSet = NO_CPUS,
+        told: CpuSet | None = None,
     ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules.
 
         `pen`: the cpus of its pen. `cpu_request_milli`: what its container asks for. `stuck`: the
-        cpus on which it is stuck.
+        cpus on which it is stuck, `told`: and those that it was told.
         """
-        told = tuple(unmet)
-        remembered = tuple(_within_bounds(told))
+        texts = tuple(unmet)
+        remembered = tuple(_within_bounds(texts))
         return cls(
             pool=pool.name,
             exclusive=grant.exclusive,
@@ -87,7 +89,7 @@ class Advice(Struct, frozen=True, kw_only=True):
             is_reserved=grant.cpu_type is CpuType.RESERVED,
             within=grant.within,
             unmet=remembered,
-            is_unmet_cut=remembered != told,
+            is_unmet_cut=remembered != texts,
             is_penned=grant.pen is not None,
             rest=grant.rest,
             pen=pen,
@@ -98,6 +100,7 @@ class Advice(Struct, frozen=True, kw_only=True):
             reserved=reserved,
             beside=beside,
             stuck=stuck,
+            told=told,
         )
 
     def knows_beside(self, grant: Grant, pool: Pool, usable: CpuSet) -> bool:
@@ -113,9 +116,11 @@ class Advice(Struct, frozen=True, kw_only=True):
     def as_told(self, container: Container) -> Container:
         """The container on the cpus that it was told last, where other programs may have moved it.
 
-        Itself where it may have been told others since, or was told none.
+        Or where it is stuck as before. Itself where it may have been told others since, or was told
+        none.
         """
-        if not self.is_final or self.told is None or self.told == container.cpus:
+        is_where_left = self.is_final or (self.stuck and self.stuck == container.cpus)
+        if not is_where_left or self.told is None or self.told == container.cpus:
             return container
         return structs.replace(container, cpus=self.told)
 
