@@ -120,7 +120,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         present configuration. `is_final`: whether nobody was told anything after it was saved.
         `stuck`: the cpus on which it was stuck.
         """
-        told = self.cpus if is_final and not self.is_unpinned else None
+        told = None if self.is_unpinned or not self.cpus else CpuSet.parse(self.cpus)
         return Advice(
             pool=self.pool,
             exclusive=CpuSet.parse(self.exclusive),
@@ -138,8 +138,9 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             reserved=reserved,
             cpu_request_milli=self.resources.cpu_request_milli,
             beside=tuple(map(CpuSet.parse, self.beside)) if knows_beside else None,
-            told=CpuSet.parse(told) if told else None,
+            told=told if is_final else None,
             stuck=stuck,
+            meant=told if stuck else None,
         )
 
     def container(self, pod: Pod) -> Container:

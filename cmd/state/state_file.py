@@ -79,7 +79,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         """
         knows_beside = self.knows_beside and (config is None or self._is_under(config))
         # Who is not pinned any more runs where the kernel says, and is not led back.
-        is_final = is_final and (config is None or config.pin_cpu)
+        pins = config is None or config.pin_cpu
+        is_final = is_final and pins
         usable = None if self.usable is None else CpuSet.parse(self.usable)
         reserved = None if self.reserved is None else CpuSet.parse(self.reserved)
         found: dict[ContainerId, Advice] = {}
@@ -94,7 +95,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
                     pen=pen,
                     knows_beside=knows_beside,
                     is_final=is_final,
-                    stuck=CpuSet.parse(self.stuck.get(one.id, "")),
+                    stuck=CpuSet.parse(self.stuck.get(one.id, "") if pins else ""),
                 )
         return found
 

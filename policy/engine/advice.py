@@ -57,6 +57,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     None: it was told none, or perhaps others since."""
     stuck: CpuSet = NO_CPUS
     """The cpus on which the kernel had it, where its runtime refused to take it off some."""
+    meant: CpuSet | None = None
+    """The cpus that it was told in vain, where it is stuck. None: it was told none."""
 
     @classmethod
     def of(
@@ -72,14 +74,15 @@ class Advice(Struct, frozen=True, kw_only=True):
         pen: CpuSet = NO_CPUS,
         cpu_request_milli: int | None = None,
         stuck: CpuSet = NO_CPUS,
+        meant: CpuSet | None = None,
     ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules.
 
         `pen`: the cpus of its pen. `cpu_request_milli`: what its container asks for. `stuck`: the
-        cpus on which it is stuck.
+        cpus on which it is stuck, `meant`: and those that it was told.
         """
-        told = tuple(unmet)
-        remembered = tuple(_within_bounds(told))
+        texts = tuple(unmet)
+        remembered = tuple(_within_bounds(texts))
         return cls(
             pool=pool.name,
             exclusive=grant.exclusive,
@@ -87,7 +90,7 @@ class Advice(Struct, frozen=True, kw_only=True):
             is_reserved=grant.cpu_type is CpuType.RESERVED,
             within=grant.within,
             unmet=remembered,
-            is_unmet_cut=remembered != told,
+            is_unmet_cut=remembered != texts,
             is_penned=grant.pen is not None,
             rest=grant.rest,
             pen=pen,
@@ -98,6 +101,7 @@ class Advice(Struct, frozen=True, kw_only=True):
             reserved=reserved,
             beside=beside,
             stuck=stuck,
+            meant=meant,
         )
 
     def knows_beside(self, grant: Grant, pool: Pool, usable: CpuSet) -> bool:
@@ -113,11 +117,13 @@ class Advice(Struct, frozen=True, kw_only=True):
     def as_told(self, container: Container) -> Container:
         """The container on the cpus that it was told last, where other programs may have moved it.
 
-        Itself where that is not known, or it was told none.
+        Or where it is stuck as before. Itself where it may have been told others since, or was told
+        none.
         """
-        if self.told is None or self.told == container.cpus:
+        cpus = self.meant if self.told is None and self.stuck == container.cpus else self.told
+        if cpus is None or cpus == container.cpus:
             return container
-        return structs.replace(container, cpus=self.told)
+        return structs.replace(container, cpus=cpus)
 
     def where(self, usable: CpuSet, cpus: CpuSet | None) -> "Advice":
         """The advice for who has some cpus, without those that are not usable any more.

@@ -143,6 +143,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
                 NO_CPUS if grant.pen is None else self.pens[grant.pen].exclusive,
                 self.containers[one].resources.cpu_request_milli,
                 CpuSet(self.stuck.get(one, 0)),
+                self.told_cpus_of(one) if one in self.stuck else None,
             )
             for one, grant in self.grants.items()
         }

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ....topology.sets.cpuset import NO_CPUS, CpuSet
 from ...books.books import Books
 from ...model.container import Container, ContainerId
-from ...model.request import Request
+from ...model.request import CpuType, Request
 from ...placing.judging.told_rules import ToldRules
 from ...tuning.interrupts import Interrupt
 from ..advice import Advice, Usability, told_rules
@@ -168,7 +168,8 @@ def _adopt(
                 books.expect(container, requests[container.id])
     without_place = partial(_without_place, allocator, others, advice)
     known = [one for one in everybody if one.id in advice]
-    turns = _turns(running, requests, others, advice, known)
+    owning_none = () if advice else _without_own(everybody, requests, books.tree.root.sharable.mask)
+    turns = _turns(running, requests, others, advice, known, owning_none)
     own_pens = [group for group in penned if _may_own(group, advice)]
     further = [group for group in penned if not _may_own(group, advice)]
     # What an exclusive grant holds is legal for nobody else, so those come first, and of these the
@@ -184,7 +185,7 @@ def _adopt(
     places = {one.id: place for place, one in enumerate(running)}
     lost = without_place(sorted(left, key=lambda one: places[one[0].id]))
     if not advice:
-        lost = _without_place(allocator, others, _guessed(lost, requests, books), lost)
+        lost = _without_place(allocator, others, _guessed(lost, books), lost)
     homeless += [one for one, _ in lost]
     homeless += [one for one, _ in without_place(turns.claims)]
     books.expect_no_more()
@@ -212,8 +213,12 @@ def _turns(
     others: Mapping[ContainerId, int],
     advice: Mapping[ContainerId, Advice],
     known: Sequence[Container],
+    owning_none: Collection[ContainerId],
 ) -> _Turns:
-    """The turns of containers outside pens. `known`: all that are remembered."""
+    """The turns of containers outside pens. `known`: all that are remembered.
+
+    `owning_none`: those that have none of the cpus of their own that they ask for.
+    """
     # Whoever began meanwhile may run on anybody's cpus, and takes none from who is remembered.
     remembered, held = taken_by(known, requests), 0
     for one in known:
@@ -231,6 +236,8 @@ def _turns(
                 had = NO_CPUS if hint is None else hint.exclusive
                 is_its = bool(had) and not had.mask & remembered
                 turn = turns.own if is_its else turns.claims
+            elif container.id in owning_none:
+                turn, request = turns.left, request.as_shared()
             elif has_own_cpus(request, hint):
                 cpus = container.cpus or NO_CPUS
                 is_intruder = hint is None and cpus.mask & (others[container.id] | held)
@@ -239,6 +246,30 @@ def _turns(
                 turn = turns.left
             turn.append((container, request))
     return turns
+
+
+def _without_own(
+    everybody: Sequence[Container], requests: Mapping[ContainerId, Request], sharable: int
+) -> Collection[ContainerId]:
+    """Containers that seem to share the cpus that they would have for themselves, all of them.
+
+    Others run there alone, and there is no room for all of these elsewhere. For where nobody is
+    remembered: an owner may have lost its own cpus. `sharable`: mask of the root's cpus.
+    """
+    whole, shared, wanted_milli = dict[ContainerId, int](), set[int](), 0
+    for one in everybody:
+        request = requests[one.id]
+        if not one.cpus or request.cpu_type is not CpuType.NORMAL:
+            continue
+        if request.exclusive == len(one.cpus) and not request.shared_milli:
+            whole[one.id] = one.cpus.mask
+            sharable &= ~one.cpus.mask
+        else:
+            shared.add(one.cpus.mask)
+            wanted_milli += request.total_milli
+    if wanted_milli <= 1000 * sharable.bit_count():
+        return ()
+    return [one for one, own in whole.items() if any(not some & ~own for some in shared)]
 
 
 def _without_place(
@@ -257,9 +288,7 @@ def _without_place(
     return found
 
 
-def _guessed(
-    asking: Iterable[_Asking], requests: Mapping[ContainerId, Request], books: Books
-) -> Mapping[ContainerId, Advice]:
+def _guessed(asking: Iterable[_Asking], books: Books) -> Mapping[ContainerId, Advice]:
     """Advice for those who share, where none is remembered: they may be in the nearest pool.
 
     Whoever runs on all that can be shared is perhaps pinned by nobody.
@@ -268,7 +297,7 @@ def _guessed(
     return {
         one.id: Advice(pool=tree.smallest_sharing(one.cpus).name)
         for one, _ in asking
-        if one.cpus and one.cpus != tree.root.sharable and not requests[one.id].exclusive
+        if one.cpus and one.cpus != tree.root.sharable
     }
 
 

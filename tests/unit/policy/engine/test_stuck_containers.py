@@ -527,6 +527,28 @@ def test_newcomers_keep_clear_after_a_restart_of_whom_the_state_tells() -> None:
     assert placed(again, container_of("newcomer", 4)) == "8-11"
 
 
+@pytest.mark.parametrize("is_same_engine", [True, False])
+def test_one_that_is_stuck_where_another_one_has_cpus_by_now_stays_told_what_it_was(
+    *, is_same_engine: bool
+) -> None:
+    engine = engine_of(THREE_NODES)
+    placed(engine, plug := container_of("plug", 1, annotations=in_node(1)))
+    placed(engine, mixed := container_of("mixed", 1.5, annotations=in_node(1), is_guaranteed=True))
+    # By its name it is adopted first.
+    placed(engine, container_of("has-one-of-them", 1, annotations=in_node(1)))
+    engine.remove(plug.id)
+    before = engine.pinning(mixed.id)
+    kernel = CpuSet.parse("4-7")
+    engine.stuck_containers.note({mixed.id: kernel})
+    running = [replace(one, cpus=kernel) if one.id == mixed.id else one for one in listed(engine)]
+    advice, own = engine.snapshot().advice(), engine.grants[mixed.id].exclusive
+    again = engine if is_same_engine else engine_of(THREE_NODES)
+    again.synchronize(running, advice)
+    again.check()
+    assert again.pinning(mixed.id) == before
+    assert again.grants[mixed.id].exclusive == own
+
+
 @pytest.mark.parametrize("event", ["restart", "list", "adopt"])
 @pytest.mark.parametrize("kernel", ["0-14", "0-12,14-15"])
 def test_who_ran_unpinned_gets_isolated_cpus_on_which_nobody_is_stuck(

@@ -437,6 +437,29 @@ def test_who_shares_keeps_the_cpus_that_a_stranger_leaves_though_nobody_is_remem
         assert again.decisions[key].decided_by == "kept"
 
 
+@pytest.mark.parametrize(
+    ("core_count", "told"),
+    [
+        pytest.param(3, {"first": "1", "owner": "2", "sharer": "2"}, id="no room elsewhere"),
+        pytest.param(4, {"first": "1", "owner": "2", "sharer": "3"}, id="room elsewhere"),
+    ],
+)
+def test_one_that_may_have_lost_its_own_cpu_drives_nobody_away_who_has_no_room_elsewhere(
+    core_count: int, told: Mapping[str, str]
+) -> None:
+    engine = Engine(machine_from_spec(f"socket:1 core:{core_count} mem:2G"), CONFIG)
+    sharer = running("sharer", 500, "2")
+    sharer = replace(sharer, pod=replace(sharer.pod, qos=QosClass.BURSTABLE))
+    engine.synchronize([running("first", 1000, "1"), running("owner", 1000, "2"), sharer], {})
+    pinnings = engine.snapshot().pinnings
+    assert {one: str(pinning.cpus) for one, pinning in pinnings.items()} == told
+    has_own = bool(engine.grants[ContainerId("owner")].exclusive)
+    assert has_own is (core_count > 3)
+    missing = "" if has_own else "1 of 1 exclusive CPUs are missing"
+    assert engine.decisions[ContainerId("owner")].degraded == missing
+    engine.check()
+
+
 def test_who_runs_on_all_shared_cpus_gets_a_place_as_nobody_may_have_pinned_it() -> None:
     engine = Engine(NODES, CONFIG)
     late = running("late", 500, "1-15")
