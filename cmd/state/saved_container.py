@@ -120,7 +120,8 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         present configuration. `is_final`: whether nobody was told anything after it was saved.
         `stuck`: the cpus on which it was stuck.
         """
-        told = None if self.is_unpinned or not self.cpus else CpuSet.parse(self.cpus)
+        counts = (is_final or stuck) and not self.is_unpinned
+        told = CpuSet.parse(self.cpus) if counts and self.cpus else None
         return Advice(
             pool=self.pool,
             exclusive=CpuSet.parse(self.exclusive),

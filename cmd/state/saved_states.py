@@ -10,7 +10,6 @@ from ...policy.engine.snapshot import Snapshot, changed_ids
 from ...policy.model.container import ContainerId
 from ...topology.drawing.fingerprint import machine_fingerprint, machine_summary
 from ...topology.model.machine import Machine
-from ...topology.sets.cpuset import CpuSet
 from .saved_container import PlacedContainer
 from .saved_pods import TEXT_BYTES_MAX, SavedPods
 from .state_file import SavedMachine, State
@@ -53,9 +52,8 @@ class SavedStates:
             reserved=str(snapshot.supply.reserved),
             knows_beside=True,
             stuck={
-                snapshot.containers[one].shown_id: str(CpuSet(cpus))
-                for one, cpus in snapshot.stuck.items()
-                if one in snapshot.grants
+                snapshot.containers[one].shown_id: str(cpus)
+                for one, cpus in snapshot.stuck_for_good().items()
             },
             pods=pods,
         )

@@ -130,6 +130,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         """
         has_same_rules = config is None or config == self.config
         pools, usable, reserved = self.tree.pools, self.supply.usable, self.supply.reserved
+        stuck = self.stuck_for_good()
         return {
             one: Advice.of(
                 grant,
@@ -142,8 +143,8 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
                 self.beside_of(one) if has_same_rules else None,
                 NO_CPUS if grant.pen is None else self.pens[grant.pen].exclusive,
                 self.containers[one].resources.cpu_request_milli,
-                CpuSet(self.stuck.get(one, 0)),
-                self.told_cpus_of(one) if one in self.stuck else None,
+                stuck.get(one, NO_CPUS),
+                self.told_cpus_of(one) if one in stuck else None,
             )
             for one, grant in self.grants.items()
         }
@@ -152,6 +153,18 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         """Advice that holds as long as nobody is told anything more; see `has_landed`."""
         return {
             one: replace(hint, told=self.told_cpus_of(one)) for one, hint in self.advice().items()
+        }
+
+    def stuck_for_good(self) -> Mapping[ContainerId, CpuSet]:
+        """Where containers are stuck, but for those whose cpus are kept until they have left them.
+
+        These are adopted where they run, as nobody else has those cpus yet.
+        """
+        grants, left = self.grants, self.left
+        return {
+            one: CpuSet(cpus)
+            for one, cpus in self.stuck.items()
+            if one in grants and grants[one].held_as not in left
         }
 
     @property
