@@ -129,10 +129,12 @@ class Events:
             lifts = self.policy.lifts_quota(container_id)
             return Answer(container_id=container_id, own=own, lifts_quota=lifts, is_echo=True)
         resources = estimate(merged, known.pod.qos, self._machine_memory_bytes)
-        with self.policy.undone_on_fault():
-            before = self.moves.lent([container_id])
+
+        def resize() -> tuple[Decision, tuple[Change, ...]]:
             decision = self.policy.update(container_id, resources)
-            changes = self.moves.kept(before, decision.changes)
+            return decision, decision.changes
+
+        decision, changes = self.moves.kept([container_id], resize)
         if changes is not decision.changes:
             decision = structs.replace(decision, changes=changes)
         self._owner.afterwards(lambda: self._decided("update", known, decision))
