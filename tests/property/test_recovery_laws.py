@@ -7,33 +7,20 @@ No other container moves, or has other cpus for itself, and the copy goes on fro
 import os
 import random
 from collections.abc import Callable
-from copy import copy
 from typing import Any
 
 import pytest
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.restoring.undoing import EventUndoing
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.topology.model.machine import Machine
 from tests.property.kinds_walk import KindsWalk, instance
-from tests.property.test_undoing_laws import Calls, InjectedError
+from tests.property.test_undoing_laws import Calls, InjectedError, copied
 from tests.property.walk_machines import MACHINES
 
 STEPS = int(os.environ.get("PINFOLD_RECOVERY_STEPS", "60"))
 SEED = int(os.environ.get("PINFOLD_RECOVERY_SEED", "1"))
-
-
-def copied(engine: Engine) -> Engine:
-    """Another engine that holds and knows the same."""
-    found = copy(engine)
-    found.__dict__["_allocator"] = EventUndoing(*_noted(engine)).allocator()
-    return found
-
-
-def _noted(engine: Engine) -> Any:
-    return engine.__dict__["_allocator"], engine.__dict__["_unread"], engine.interrupts
 
 
 class Faults:
