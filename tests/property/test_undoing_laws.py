@@ -25,6 +25,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.restoring.undoing import EventUndoing
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.topology.model.machine import Machine
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.property.kinds_walk import KindsWalk
 from tests.property.walk_machines import MACHINES
 
@@ -179,7 +180,7 @@ class Faults:
     def __init__(self, seed: int, patch: pytest.MonkeyPatch) -> None:
         self.random = random.Random(seed)
         self.is_on = False
-        self.raised = 0
+        self.raised = self.probed = 0
         for name in EVENTS:
             real = getattr(Engine, name)
             patch.setattr(Engine, name, self._failing(real))
@@ -188,13 +189,14 @@ class Faults:
         def event(engine: Engine, *args: Any, **named: Any) -> Any:
             if self.is_on:
                 self.is_on = False
-                self.fail(engine, partial(real, engine, *args, **named))
+                self.fail(engine, lambda one: real(one, *args, **named))
                 self.is_on = True
             return real(engine, *args, **named)
 
         return event
 
-    def fail(self, engine: Engine, work: Callable[[], object]) -> None:
+    def fail(self, engine: Engine, event: Callable[[Engine], object]) -> None:
+        work, others = partial(event, engine), (copied(engine), copied(engine))
         calls = Calls()
         before, known, first = held(engine.snapshot()), told(engine), copied(engine)
         assert not unlike(first, engine)
@@ -208,6 +210,46 @@ class Faults:
         assert told(engine) == known
         assert not unlike(first, engine)
         self.raised += 1
+        if engine.grants:
+            self.probe(*others, event, calls.count)
+
+    def probe(
+        self, one: Engine, other: Engine, event: Callable[[Engine], object], count: int
+    ) -> None:
+        """Have an engine that keeps cpus, where some are stuck, go on like one without a fault."""
+        draw = self.random
+        held = sorted(one.grants)
+        left, stuck = draw.choice(held), draw.choice(held)
+        online = [*one.machine.online]
+        cpus = CpuSet.collect(draw.sample(online, min(2, len(online))))
+        again = [replace(known, id=f"{known.id}-p") for known in one.containers.values()]
+        newcomer, gone = draw.choice(again), draw.choice(held)
+        steps: tuple[Callable[[Engine], object], ...] = (
+            Engine.check,
+            event,
+            lambda each: each.create(newcomer),
+            lambda each: each.stop(gone),
+            lambda each: each.left_cpus.let_go([left]),
+            lambda each: each.widen(),
+            lambda each: each.look_at_rules(),
+        )
+        for each in (one, other):
+            before = replace(each.grants[left], exclusive=cpus)
+            each.left_cpus.keep([before])
+            each.stuck_containers.note({stuck: cpus})
+        self.probed += bool(one.left)
+
+        def lent() -> None:
+            one.left_cpus.lend(left)
+            event(one)
+
+        self.undo(one, lent, Calls(draw.randint(1, count)))
+        assert not unlike(one, other)
+        for step in steps:
+            step(one)
+            step(other)
+            assert not differences(decided(one.snapshot()), decided(other.snapshot()))
+            assert told(one) == told(other)
 
     @staticmethod
     def undo(engine: Engine, work: Callable[[], object], calls: Calls) -> None:
@@ -234,3 +276,5 @@ def test_an_event_in_which_something_raises_leaves_no_trace(
         faults.is_on = False
         assert not differences(decided(walk.engine.snapshot()), decided(plain.engine.snapshot()))
     assert faults.raised > STEPS / 20
+    # Two cpus are needed by all.
+    assert faults.probed or len(machine.online) == 2
