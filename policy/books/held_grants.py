@@ -15,7 +15,7 @@ class HeldGrants(dict[ContainerId, Grant]):
     def __init__(self) -> None:
         super().__init__()
         self.earlier: dict[ContainerId, Grant] = {}
-        """Those that are others by now, or are no more; to be cleared as an event begins."""
+        """Grants that are others by now, or are no more; to be cleared as an event begins."""
 
     def before(self) -> Mapping[ContainerId, Grant]:
         """The grants from before the event, and those of whoever came with it. O(grants)."""
