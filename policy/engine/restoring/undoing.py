@@ -1,6 +1,6 @@
 """Undoing of events in which a fault of ours showed: nothing that they did is left."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -69,18 +69,21 @@ def _carry_nothing(_: Decision) -> None:
 
 def _copied(value: Any) -> Any:
     """A value that nothing changes any more."""
-    kind = type(value)
-    if kind is tuple:
+    if _is_of(value, (tuple,)):
         return tuple(map(_copied, value))
     # All in one table are of the same kind.
-    if kind is dict and type(next(iter(value.values()), None)) in TABLES:
+    if _is_of(value, (dict,)) and _is_of(next(iter(value.values()), None), TABLES):
         return {key: one.copy() for key, one in value.items()}
-    return value.copy() if kind in TABLES else value
+    return value.copy() if _is_of(value, TABLES) else value
+
+
+def _is_of(value: object, kinds: Collection[type]) -> bool:
+    return type(value) in kinds
 
 
 def _note(holder: object, name: str, value: Any) -> None:
     held: Any = getattr(holder, name)
-    if type(held) not in TABLES:
+    if not _is_of(held, TABLES):
         setattr(holder, name, value)
         return
     # In place: others look into the same tables.
