@@ -51,6 +51,8 @@ class Actuator:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._books = Acknowledgements(check_seconds, can_read_back=read_back is not None)
+        self.wanted: Final = self._books.wanted
+        """The pinning that a container should have, and was told, or will be. For any thread."""
         self._ways: tuple[Way, ...] = ()
         self._reason = "there is no connection"
         self._heard_at = clock()
@@ -199,10 +201,7 @@ class Actuator:
             return self._books.looks()
 
     def kernel(self, container_id: ContainerId) -> Pinning | None:
-        """The pinning that the kernel has for a container at present; None where it cannot be read.
-
-        In the caller's thread, whatever is under way.
-        """
+        """The kernel's pinning of a container, read in the caller's thread; None: it cannot be."""
         with self._lock:
             pid = self._books.pid(container_id)
         return self._read(container_id, pid, None)

@@ -28,16 +28,8 @@ from .newcomer import Listing, Mention, Newcomer
 from .owner import Owner
 from .refusals.refused_updates import RefusedUpdates
 from .refusals.undone_creations import UndoneCreations
-from .report import (
-    Adjusted,
-    ColdStarted,
-    Crashed,
-    Decided,
-    Reconfigured,
-    Released,
-    Report,
-    Synchronized,
-)
+from .releases import Releases, tell_faults
+from .report import Adjusted, ColdStarted, Decided, Reconfigured, Report, Synchronized
 
 _GONE_MAX: Final = 1000
 
@@ -72,6 +64,7 @@ class Events:
         self.moves: Final = LiveMoves(
             lambda: self.policy, actuator, owner, self.report, self._decided, self.adjust
         )
+        self._releases = Releases(lambda: self.policy, actuator, owner, self.report)
         self._refused_updates = RefusedUpdates(lambda: self.policy, actuator, owner, self.report)
         self._machine_memory_bytes = machine_memory_bytes
         self._undone = UndoneCreations()
@@ -88,7 +81,12 @@ class Events:
         if not newcomer.container.id:
             return Answer()
         newcomer = self.foreign_pins.looked_at(newcomer)
-        return self._placed("create", newcomer, ContainerState.CREATED, self.policy.create)
+        self.policy.begin()
+        try:
+            return self._placed("create", newcomer, ContainerState.CREATED, self.policy.create)
+        except Exception as fault:
+            self._releases.undo(newcomer.container.id, fault)
+            raise
 
     def start(self, mention: Mention) -> None:
         """The container runs; one that holds nothing is placed where it runs.
@@ -131,10 +129,12 @@ class Events:
             lifts = self.policy.lifts_quota(container_id)
             return Answer(container_id=container_id, own=own, lifts_quota=lifts, is_echo=True)
         resources = estimate(merged, known.pod.qos, self._machine_memory_bytes)
-        with self.policy.undone_on_fault():
-            before = self.moves.lent([container_id])
+
+        def resize() -> tuple[Decision, tuple[Change, ...]]:
             decision = self.policy.update(container_id, resources)
-            changes = self.moves.kept(before, decision.changes)
+            return decision, decision.changes
+
+        decision, changes = self.moves.kept([container_id], resize)
         if changes is not decision.changes:
             decision = structs.replace(decision, changes=changes)
         self._owner.afterwards(lambda: self._decided("update", known, decision))
@@ -159,11 +159,11 @@ class Events:
         if known is not None and is_undone and is_placed and is_new:
             undone = self._undone.count(known)
             self._owner.afterwards(lambda: self.report(undone))
-        return self._release(container_id, self.policy.stop)
+        return self._releases.release(container_id, self.policy.stop)
 
     def remove(self, container_id: ContainerId) -> Answer:
         """Forget a container."""
-        answer = self._release(container_id, self.policy.remove)
+        answer = self._releases.release(container_id, self.policy.remove)
         self.asked.pop(container_id, None)
         self._gone.append(container_id)
         return answer
@@ -196,7 +196,7 @@ class Events:
         self._refused_updates.renew()
 
         def tell() -> None:
-            self._tell_faults(adopted.faults)
+            tell_faults(self.report, adopted)
             for decision in adopted.decisions:
                 known = containers_by_id[decision.container_id]
                 self.report(
@@ -228,7 +228,7 @@ class Events:
         moves = find_moves(old.snapshot(), self.policy.snapshot())
 
         def tell() -> None:
-            self._tell_faults(adopted.faults)
+            tell_faults(self.report, adopted)
             self.report(Reconfigured(len(adopted.changes), moves))
             for move in moves:
                 self._tell_cold_start(move.container.id)
@@ -298,10 +298,6 @@ class Events:
             told.pop(answer.container_id, None)
         return answer if told == answer.others else structs.replace(answer, others=told)
 
-    def _tell_faults(self, faults: Mapping[ContainerId, Exception]) -> None:
-        for container_id, error in faults.items():
-            self.report(Crashed(f"adoption of container {container_id}", error))
-
     def _tell_unmet(self, container: Container, decision: Decision) -> None:
         told = as_it_is(self.policy, decision)
         self._owner.afterwards(lambda: self._decided("unmet", container, told))
@@ -328,45 +324,37 @@ class Events:
         # With what central rules give it.
         container = self.policy.containers.get(container.id, container)
 
+        others = new_pinnings(decision.changes)
+        if isinstance(decision.result, Refusal):
+            reason = decision.result.reason
+            answer = Answer(container_id=container.id, others=others, refusal=reason)
+        else:
+            answer = Answer(
+                container_id=container.id,
+                own=decision.pinning,
+                scheduling=decision.scheduling,
+                classes=decision.classes,
+                lifts_quota=self.policy.lifts_quota(container.id),
+                interleaved=self.policy.interleaved(container.id),
+                others=others,
+            )
+
         def tell() -> None:
             told = structs.replace(decision, notes=self.policy.note(container.id), weights={})
             self.report(Decided(event=event, container=container, decision=told, problems=problems))
             self.policy.compact(container.id)
 
+        # Last of all: where a fault shows before, nobody is to hear of it.
         self._owner.afterwards(tell)
-        others = new_pinnings(decision.changes)
-        if isinstance(decision.result, Refusal):
-            return Answer(container_id=container.id, others=others, refusal=decision.result.reason)
-        self.asked[container.id] = newcomer.linux
-        return Answer(
-            container_id=container.id,
-            own=decision.pinning,
-            scheduling=decision.scheduling,
-            classes=decision.classes,
-            lifts_quota=self.policy.lifts_quota(container.id),
-            interleaved=self.policy.interleaved(container.id),
-            others=others,
-        )
+        if not answer.refusal:
+            self.asked[container.id] = newcomer.linux
+        return answer
 
     def _adopt(self, mention: Mention) -> Answer:
         """Take over a container that runs already: it cannot be refused any more."""
         late = mention.read()
         with self.policy.undone_on_fault():
             return self._placed("adopt", late, ContainerState.RUNNING, self.policy.adopt)
-
-    def _release(
-        self, container_id: ContainerId, release: Callable[[ContainerId], tuple[Change, ...]]
-    ) -> Answer:
-        known = self.policy.containers.get(container_id)
-        changes = release(container_id)
-        self._actuator.forget(container_id)
-        if known is not None and (changes or known.state is not ContainerState.EXITED):
-            self._owner.afterwards(lambda: self._released(known, changes))
-        return Answer(others=new_pinnings(changes))
-
-    def _released(self, known: Container, changes: tuple[Change, ...]) -> None:
-        self.report(Released(known, changes))
-        self.policy.prepare()
 
     def _is_news(self, mention: Mention) -> bool:
         """Whether a container that runs holds nothing."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,6 +16,8 @@ from ...policy.model.pinning import Change, Pinning, changed, new_pinnings
 from .actuator import Actuator
 from .broken_rules import BrokenRules, unmet_by_now
 from .owner import Owner
+
+T = TypeVar("T")
 
 LEFT: Final = "cpus that a moved container has left"
 """The cause for which others are told more cpus."""
@@ -59,17 +61,19 @@ class LiveMoves:
 
     def move(self, container_id: ContainerId, asked: AskedMove) -> Decision:
         """Move a running container to another pool, and tell all that change; or say why not."""
-        policy = self._policy()
+        policy, made = self._policy(), list[_Made]()
         known = policy.containers.get(container_id)
         with policy.undone_on_fault():
-            before = self.lent([container_id])
+            before = self._lent([container_id])
             decision = make_move(policy, container_id, asked)
-            if known is None or isinstance(decision.result, Refusal):
-                self._actuator.want(new_pinnings(self.kept(before, ())))
-                return decision
-            [decision] = self._sent([_Made(known, decision)], before)
-        self._report.expect(container_id, asked.awaited)
-        self._owner.afterwards(lambda: self._decided("move", known, decision))
+            if known is not None and isinstance(decision.result, Grant):
+                made.append(_Made(known, decision))
+            sent, told = self._to_send(made, before)
+        self._send(told, before)
+        if known is not None and sent:
+            [decision] = sent
+            self._report.expect(container_id, asked.awaited)
+            self._owner.afterwards(lambda: self._decided("move", known, decision))
         return decision
 
     def place_anew(self, steps: Sequence[JointStep]) -> tuple[Sequence[ContainerId], str]:
@@ -80,13 +84,14 @@ class LiveMoves:
         policy, made = self._policy(), list[_Made]()
         reason, fault = "", None
         with policy.undone_on_fault():
-            before = self.lent([one.container_id for one in steps])
+            before = self._lent([one.container_id for one in steps])
             try:
                 reason = self._make(steps, made)
             except Exception as error:
                 # Those before it are elsewhere by now, as far as others know.
                 fault = error
-            sent = self._sent(made, before)
+            sent, told = self._to_send(made, before)
+        self._send(told, before)
         for one, decision in zip(made, sent, strict=True):
             self._owner.afterwards(partial(self._tell_replaced, one.known, decision))
         if fault is not None:
@@ -110,7 +115,7 @@ class LiveMoves:
     def _tell_replaced(self, known: Container, decision: Decision) -> None:
         self._decided("replace", known, unmet_by_now(self._policy(), decision))
 
-    def lent(self, container_ids: Iterable[ContainerId]) -> dict[ContainerId, Grant]:
+    def _lent(self, container_ids: Iterable[ContainerId]) -> dict[ContainerId, Grant]:
         """Grants of some containers, or their pens, with what they have left, by their ids.
 
         To be kept once they were moved or resized; until then they may have all of it again.
@@ -120,27 +125,26 @@ class LiveMoves:
         return {one.container_id: one for one in reversed([*found])}
 
     def kept(
-        self, before: Mapping[ContainerId, Grant], changes: tuple[Change, ...]
-    ) -> tuple[Change, ...]:
-        """The changes to be told once what some have given up is kept until they have left it.
+        self,
+        container_ids: Iterable[ContainerId],
+        change: Callable[[], tuple[T, tuple[Change, ...]]],
+    ) -> tuple[T, tuple[Change, ...]]:
+        """The result of a change of some containers, and what follows once their cpus are kept.
 
-        `before`: what they had. `changes`: those that followed. To be sent in the same turn.
+        Those that they have given up, until they have left them. `change` also returns what
+        followed from it. Whatever raises leaves everything as it was, and nothing is awaited. The
+        changes are to be sent in the same turn.
         """
         policy = self._policy()
-        kept = policy.left_cpus.keep(before.values())
-        if policy.left:
-            self._await(before, policy)
-        if not kept:
-            return changes
-        found = dict[ContainerId, Change]()
-        for one in (*changes, *kept):
-            first = found.pop(one.container_id, one)
-            if (both := changed(one.container_id, first.before, one.after)) is not None:
-                found[one.container_id] = both
-        return tuple(found.values())
+        with policy.undone_on_fault():
+            before = self._lent(container_ids)
+            found, changes = change()
+            changes = _together(changes, policy.left_cpus.keep(before.values()))
+        self._await(before, policy)
+        return found, changes
 
     def kept_since(self, old: Engine, changes: tuple[Change, ...]) -> tuple[Change, ...]:
-        """As `kept`, of all whom the present policy leaves less than an older one gave them."""
+        """As by `kept`, of all whom the present policy leaves less than an older one gave them."""
         policy, before = self._policy(), dict[ContainerId, Grant]()
         for container_id in policy.grants:
             had, has = old.left_cpus.held(container_id), policy.left_cpus.held(container_id)
@@ -148,7 +152,8 @@ class LiveMoves:
                 before[had.container_id] = had
         if not before:
             return changes
-        changes = self.kept(before, changes)
+        changes = _together(changes, policy.left_cpus.keep(before.values()))
+        self._await(before, policy)
         self._await(before, old)
         return changes
 
@@ -159,10 +164,10 @@ class LiveMoves:
             # Before they are sent: they may land while nobody looks.
             self._awaited[one] = members
 
-    def _sent(
+    def _to_send(
         self, made: Sequence[_Made], before: Mapping[ContainerId, Grant]
-    ) -> Sequence[Decision]:
-        """Send containers that were moved, and others that follow; the decisions as they are sent.
+    ) -> tuple[Sequence[Decision], Mapping[ContainerId, Pinning]]:
+        """The decisions about containers that were moved as they are sent, and what all are told.
 
         `before`: what they had. All at once: what is kept is not given to others first.
         """
@@ -176,9 +181,14 @@ class LiveMoves:
                 told.pop(change.container_id, None)
         for decision in sent:
             told |= {**new_pinnings(decision.changes), decision.container_id: decision.pinning}
-        self._await(before, policy)
+        return sent, told
+
+    def _send(
+        self, told: Mapping[ContainerId, Pinning], before: Mapping[ContainerId, Grant]
+    ) -> None:
+        """Send containers that were moved, and others that follow. `before`: what those had."""
+        self._await(before, self._policy())
         self._actuator.want(told)
-        return sent
 
     def _look(self) -> None:
         """Look who has landed. In the actuator's thread."""
@@ -198,6 +208,18 @@ class LiveMoves:
         for held_as in landed:
             del self._awaited[held_as]
         self._adjust(LEFT, changes)
+
+
+def _together(changes: tuple[Change, ...], later: tuple[Change, ...]) -> tuple[Change, ...]:
+    """The changes that some come to together with later ones, one of each container."""
+    if not later:
+        return changes
+    found = dict[ContainerId, Change]()
+    for one in (*changes, *later):
+        first = found.pop(one.container_id, one)
+        if (both := changed(one.container_id, first.before, one.after)) is not None:
+            found[one.container_id] = both
+    return tuple(found.values())
 
 
 def _as_they_are(policy: Engine, made: Sequence[_Made]) -> Sequence[Decision]:

@@ -3,6 +3,7 @@
 from ...policy.model.container import Pod, Resources
 from ...policy.model.grant import Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate
+from ...policy.model.pinning import Change
 from .answer import Answer
 from .events import Events
 
@@ -20,11 +21,11 @@ def update_pod(events: Events, pod: Pod, wanted: LinuxResources) -> Answer:
 
 def resize_pod(events: Events, pod: Pod, size: Resources) -> Answer:
     """Give a pod this size; containers that change are told."""
-    with events.policy.undone_on_fault():
-        before = events.moves.lent(events.policy.of_pod(pod.id))
+
+    def resize() -> tuple[Refusal | None, tuple[Change, ...]]:
         resized = events.policy.resize_pod(pod, size)
-        changes = events.moves.kept(before, () if isinstance(resized, Refusal) else resized)
+        return (resized, ()) if isinstance(resized, Refusal) else (None, resized)
+
+    refusal, changes = events.moves.kept(events.policy.of_pod(pod.id), resize)
     events.adjust("resize of a pod", changes)
-    if isinstance(resized, Refusal):
-        return Answer(refusal=resized.reason)
-    return Answer()
+    return Answer() if refusal is None else Answer(refusal=refusal.reason)

@@ -15,6 +15,7 @@ from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
 from ..pools.pool_tree import PoolTree
+from .held_grants import HeldGrants
 from .narrowed_shares import NarrowedShares
 from .pool_room import Owed, PoolRoom, Room
 from .spare.slices import Slices
@@ -44,16 +45,18 @@ class Ledger:
             self._zero_requests[-1] = 1
         self._neighbours = {kind: [0] * len(pools) for kind in CpuType}
         self._reserved_milli = 0
-        self._grants: dict[ContainerId, Grant] = {}
+        self._grants = HeldGrants()
         self.grants: Mapping[ContainerId, Grant] = self._grants
         """Grants by container, oldest first."""
-        self._pens: dict[ContainerId, Grant] = {}
+        self._pens = HeldGrants()
         self.pens: Mapping[ContainerId, Grant] = self._pens
         """Every pen, oldest first: what the containers in it hold together."""
         self._members: dict[ContainerId, dict[ContainerId, None]] = {}
-        self._left: dict[ContainerId, Grant] = {}
+        self._left = HeldGrants()
         self.left: Mapping[ContainerId, Grant] = self._left
         """What moved containers, and pens, have left and nobody may have yet: see `keep_left`."""
+        # With what was held before the event at work; of no use in a copy.
+        self.tables = self._grants, self._pens, self._left
         self._sharing: list[dict[ContainerId, Grant]] = [{} for _ in pools]
         self._pool_room = PoolRoom(tree)
         self._room: Room | None = None
@@ -205,10 +208,10 @@ class Ledger:
         ledger._shared_milli = list(self._shared_milli)
         ledger._zero_requests = list(self._zero_requests)
         ledger._neighbours = {kind: list(counts) for kind, counts in self._neighbours.items()}
-        ledger.grants = ledger._grants = dict(self._grants)
-        ledger.pens = ledger._pens = dict(self._pens)
+        ledger.grants = ledger._grants = self._grants.copy()
+        ledger.pens = ledger._pens = self._pens.copy()
         ledger._members = {pen: dict(members) for pen, members in self._members.items()}
-        ledger.left = ledger._left = dict(self._left)
+        ledger.left = ledger._left = self._left.copy()
         ledger.narrowed = self.narrowed.copy()
         ledger._sharing = [dict(one) for one in self._sharing]
         ledger.spare_cpus.resume(self._spare_cpus)
@@ -250,7 +253,7 @@ class Ledger:
 
     def drop(self, container_id: ContainerId) -> Grant | None:
         """Undo a grant; None for a container that has none. O(pools of its subtree and above)."""
-        grant = self._grants.pop(container_id, None) or self._pens.pop(container_id, None)
+        grant = self._grants.drop(container_id) or self._pens.drop(container_id)
         if grant is None:
             return None
         if grant.pen is not None:
@@ -280,7 +283,7 @@ class Ledger:
 
     def let_go(self, container_id: ContainerId) -> bool:
         """Free the cpus that a container or a pen has left; whether some were kept."""
-        left = self._left.pop(container_id, None)
+        left = self._left.drop(container_id)
         if left is None:
             return False
         self._exchange(left, is_taken=False)
@@ -305,7 +308,7 @@ class Ledger:
     def move_memory(self, container_id: ContainerId, zone: NodeSet) -> None:
         """Another memory zone for a grant; its cpus stay."""
         held = self._pens if container_id in self._pens else self._grants
-        held[container_id] = replace(held[container_id], memory=zone)
+        held.exchange(container_id, replace(held[container_id], memory=zone))
         if held is self._pens:
             self._settle_pen(container_id)
         grant = self.counted(container_id)
@@ -322,9 +325,8 @@ class Ledger:
         taken = reduce(int.__or__, [one.exclusive.mask for one in members], 0)
         rest = pen.exclusive - CpuSet(taken)
         for one in members:
-            self._grants[one.container_id] = replace(
-                one, pool_id=pen.pool_id, within=pen.within, memory=pen.memory, rest=rest
-            )
+            own = replace(one, pool_id=pen.pool_id, within=pen.within, memory=pen.memory, rest=rest)
+            self._grants.exchange(one.container_id, own)
 
     def _book(self, grant: Grant, sign: int) -> None:
         self._neighbours[grant.cpu_type][grant.pool_id] += sign

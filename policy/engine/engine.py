@@ -12,9 +12,8 @@ from ..books.books import Books
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant, PoolId, Refusal
-from ..model.instances import Listed
 from ..model.move_purpose import MovePurpose
-from ..model.pinning import Change, Pinning, changed
+from ..model.pinning import Change, Pinning
 from ..placing.classifier import Classifier
 from ..placing.wishes.bandwidth import interleaved, lifts_quota
 from ..pools.layout import MachineLayout
@@ -25,14 +24,13 @@ from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
 from .adoption.adopted_container import adopt_alone
-from .adoption.adopted_node import adopted_node
-from .adoption.readoption import readopted
+from .adoption.takeover import adopted_all, taken_over
 from .advice import Advice
 from .allocator import Allocator
 from .decision import Adopted, Decision
 from .left_cpus import LeftCpus
 from .replacing.asked_move import ANYWHERE, AskedMove
-from .restoring.restoration import restore
+from .restoring.restoration import restore, without_faulty
 from .restoring.undoing import EventUndoing
 from .snapshot import Snapshot
 from .stuck_containers import StuckContainers, placed_away, resized, resized_pod
@@ -144,9 +142,30 @@ class Engine:
         before = EventUndoing(self._allocator, self._unread, self._interrupts)
         try:
             yield
-        except Exception:
-            self._allocator = before.allocator()
+        except Exception as fault:
+            try:
+                self._allocator = before.allocator()
+            except Exception as another:
+                raise another from fault
             raise
+
+    def begin(self) -> None:
+        """An event begins that `recover` may have to end."""
+        for table in self._allocator.books.ledger.tables:
+            table.earlier.clear()
+
+    def recover(self, faulty: ContainerId, told: Mapping[ContainerId, Pinning]) -> Adopted:
+        """Have a container hold nothing, in whose creation or end a fault of ours showed.
+
+        Books that are half changed are of no use: all others are adopted anew as they were at the
+        last `begin`, on what they were `told` by then. O(everything).
+        """
+        books, roster = self._allocator.books, self._allocator.roster
+        before = without_faulty(books, roster, self._unread, faulty, told)
+        allocator = Allocator(books.emptied(), self._interrupts)
+        allocator.roster.recall_places(roster)
+        self._allocator, found = taken_over(allocator, before, self.completed, self._interrupts)
+        return found
 
     def pinning(self, container_id: ContainerId) -> Pinning | None:
         """The pinning that the kernel was told last for a container; None for an unknown id."""
@@ -337,23 +356,11 @@ class Engine:
         for container_id in tuple(self.containers):
             self._allocator.forget(container_id)
         self.stuck_containers.hold({})
-        return self._readopt(containers, advice, earlier, self.tree)
-
-    def _readopt(
-        self,
-        containers: Sequence[Container],
-        advice: Mapping[ContainerId, Advice],
-        earlier: Mapping[ContainerId, Decision],
-        earlier_tree: PoolTree,
-    ) -> Adopted:
-        listed = Listed.of(map(self._central.completed, containers))
-        unread = self._unread
-        faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
-        self._allocator = allocator = readopted(
-            self._allocator, listed.running, advice, faults, self._interrupts
+        self._allocator, found = adopted_all(
+            *(self._allocator, map(self.completed, containers), advice, unread, earlier),
+            *(self.tree, self._interrupts),
         )
-        is_same_tree = self.tree.has_pools_of(earlier_tree)
-        return adopted_node(allocator, listed, advice, earlier, faults, is_same_tree=is_same_tree)
+        return found
 
     def reconfigured(
         self, config: Config, machine: Machine | None = None
@@ -371,18 +378,11 @@ class Engine:
 
     def take_over(self, before: Snapshot, unmet_names: UnmetNames | None = None) -> Adopted:
         """Adopt what an older engine held; `unmet_names`: by which what is lost since is told."""
-        self._allocator.books.inherit(before.memory_look, before.due_dram)
-        self._unread, running, told = before.unread, before.running(), before.pinnings
-        found = self._readopt(running, before.advice(self.config), before.decisions, before.tree)
-        if unmet_names is not None:
-            self._allocator.unmet.lost.look_at_all(unmet_names, self._allocator.unmet.look())
-        self.left_cpus.take_over(before)
-        changes = (changed(one.id, told.get(one.id), self.pinning(one.id)) for one in running)
-        return Adopted(
-            decisions=tuple(self.decisions.values()),
-            changes=tuple(filter(None, changes)),
-            faults=found.faults,
+        self._unread = before.unread
+        self._allocator, found = taken_over(
+            self._allocator, before, self.completed, self._interrupts, unmet_names
         )
+        return found
 
     def check(self) -> None:
         """Assert every invariant. O(everything); for tests."""

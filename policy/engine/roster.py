@@ -135,6 +135,10 @@ class Roster:
         if len(self._last_places) > _LAST_PLACES_MAX:
             del self._last_places[next(iter(self._last_places))]
 
+    def recall_places(self, older: "Roster") -> None:
+        """Remember the places of instances before, as an older roster does."""
+        self._last_places.update(older._last_places)
+
     def forget_places(self, pod_uid: str | None = None) -> None:
         """Forget the places of instances before, of one pod or all: who comes next chooses anew."""
         if pod_uid is None:

@@ -143,7 +143,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
                 self.beside_of(one) if has_same_rules else None,
                 NO_CPUS if grant.pen is None else self.pens[grant.pen].exclusive,
                 self.containers[one].resources.cpu_request_milli,
-                stuck.get(one, NO_CPUS),
+                CpuSet(self.stuck.get(one, 0)),
                 self.told_cpus_of(one) if one in stuck else None,
             )
             for one, grant in self.grants.items()

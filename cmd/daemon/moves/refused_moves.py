@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from ....nri.dispatch.front import Front
 from ....nri.dispatch.report import Decided, Happening, Released, Unapplied
 from ....policy.engine.advice import Advice
-from ....policy.engine.decision import KEPT
+from ....policy.engine.decision import KEPT, Decision
 from ....policy.engine.engine import Engine
 from ....policy.engine.left_cpus import PenBefore
 from ....policy.engine.replacing.asked_move import REPLACED
 from ....policy.model.container import ContainerId, ContainerState
 from ....policy.model.grant import Grant
 from ....policy.model.move_purpose import MovePurpose
-from ....policy.model.pinning import Pinning, new_pinnings
+from ....policy.model.pinning import Change, Pinning, new_pinnings
 from ....topology.sets.cpuset import NO_CPUS
 
 _MOVES: Final = frozenset([REPLACED, *(one.value for one in MovePurpose)])
@@ -117,13 +117,14 @@ class RefusedMoves:
         is_on_its_way = pen_id in policy.left and refused.wanted == policy.pinning(container_id)
         if had is None or not is_on_its_way:
             return
-        with policy.undone_on_fault():
-            lent = moves.lent([container_id])
+
+        def take_back() -> tuple[Decision, tuple[Change, ...]]:
             kept = policy.left_cpus.take_back(container_id, had)
-            is_back = isinstance(kept.result, Grant)
-            changes = moves.kept(lent, kept.changes if is_back else ())
+            return kept, kept.changes if isinstance(kept.result, Grant) else ()
+
+        kept, changes = moves.kept([container_id], take_back)
         plugin.actuator.want(new_pinnings(changes))
-        if not is_back:
+        if not isinstance(kept.result, Grant):
             return
         del self._pens[pen_id]
         pinnings = {one: policy.pinning(one) or Pinning() for one in had.members}

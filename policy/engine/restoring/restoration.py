@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from ....topology.model.machine import Machine
 from ...books.books import WITHHELD, Books
 from ...configuration.config import Config
 from ...model.container import ContainerId
+from ...model.pinning import Pinning
 from ..decision import Decision
 from ..roster import Roster
 from ..snapshot import Snapshot
@@ -81,3 +84,28 @@ def restore(
     for container_id in snapshot.grants:
         if (decision := snapshot.decisions[container_id]).unmet:
             carry_over(decision)
+
+
+def without_faulty(
+    books: Books,
+    roster: Roster,
+    unread: Mapping[ContainerId, Exception],
+    faulty: ContainerId,
+    told: Mapping[ContainerId, Pinning],
+) -> Snapshot:
+    """The snapshot of what was held before the event at work, but by the container it is about.
+
+    As far as a fault has left it in these books. `told`: what containers were told before.
+    O(grants).
+    """
+    found = snapshot_of(books.machine, books.config, books, roster, unread)
+    grants, pens, left = [table.before() for table in books.ledger.tables]
+    # An older instance of it may be released by now.
+    known = found.containers.keys() - {faulty}
+    return replace(
+        found,
+        grants={one: grant for one, grant in grants.items() if one in known},
+        pens=pens,
+        left={one: grant for one, grant in left.items() if one != faulty},
+        pinnings={**found.pinnings, **told},
+    )

@@ -5,10 +5,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pinfold.nri.dispatch.pod_updates import resize_pod
+from pinfold.nri.dispatch.report import Decided
 from pinfold.policy.engine.allocator import Allocator
+from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.left_cpus import LeftCpus
 from pinfold.policy.engine.replacing.asked_move import AskedMove
 from pinfold.policy.engine.replacing.joint_replacement import JointStep
+from pinfold.policy.engine.restoring.undoing import EventUndoing
 from pinfold.policy.model.container import Container
 from pinfold.policy.model.kubelet_resources import LinuxResources
 from pinfold.policy.model.move_purpose import MovePurpose
@@ -109,3 +112,47 @@ def test_cpus_are_let_go_at_the_next_look_where_that_raises_once(
     monkeypatch.undo()
     node.actuator.doubt([owner.id])
     node.wait(lambda: not policy.left)
+
+
+def test_nothing_is_awaited_for_a_resize_that_was_undone(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = container_of("owner", 4)
+    node.run(owner, container_of("sharer", 0.5))
+    # Once it is kept what it leaves: the sharer has to do without that.
+    monkeypatch.setattr("pinfold.nri.dispatch.live_moves.changed", _raise)
+    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    with pytest.raises(ZeroDivisionError):
+        node.owner.ask("event", lambda: _update(node, owner))
+    assert not node.events.policy.left
+    assert not vars(node.events.moves)["_awaited"]
+
+
+def test_an_adoption_that_was_undone_is_not_told(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "interleaved", _raise)
+    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    newcomer = container_of("newcomer", 1)
+    with pytest.raises(ZeroDivisionError):
+        node.start(newcomer)
+    node.owner.ask("turn", lambda: None)
+    assert newcomer.id not in node.events.policy.grants
+    assert newcomer.id not in node.events.asked
+    assert not [one for one in node.happenings if isinstance(one, Decided)]
+
+
+def test_a_fault_within_the_undoing_is_told_with_the_first_one(
+    node: LiveNode, owner: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def undo(*_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(Allocator, "resize", _raise)
+    monkeypatch.setattr(EventUndoing, "allocator", undo)
+    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    with pytest.raises(KeyError) as caught:
+        node.owner.ask("event", lambda: _update(node, owner))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    monkeypatch.undo()
+    assert node.owner.ask("event", lambda: _update(node, owner))

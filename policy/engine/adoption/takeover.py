@@ -1,0 +1,69 @@
+"""Takeovers: allocators that adopt what others held, each container on what it was told."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ...model.container import Container, ContainerId
+from ...model.instances import Listed
+from ...model.pinning import changed
+from ...pools.pool_tree import PoolTree
+from ...tuning.interrupts import Interrupt
+from ..advice import Advice
+from ..allocator import Allocator
+from ..decision import Adopted, Decision
+from ..left_cpus import LeftCpus
+from ..snapshot import Snapshot
+from ..unmet.lost_rules import UnmetNames
+from .adopted_node import adopted_node
+from .readoption import readopted
+
+
+def adopted_all(
+    allocator: Allocator,
+    containers: Iterable[Container],
+    advice: Mapping[ContainerId, Advice],
+    unread: Mapping[ContainerId, Exception],
+    earlier: Mapping[ContainerId, Decision],
+    earlier_tree: PoolTree,
+    interrupts: Sequence[Interrupt],
+) -> tuple[Allocator, Adopted]:
+    """The allocator that has adopted what a runtime lists, see `readopted`; and what came of it.
+
+    `earlier`: decisions before, by the pools of an `earlier_tree`.
+    """
+    listed = Listed.of(containers)
+    faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
+    allocator = readopted(allocator, listed.running, advice, faults, interrupts)
+    is_same_tree = allocator.books.tree.has_pools_of(earlier_tree)
+    found = adopted_node(allocator, listed, advice, earlier, faults, is_same_tree=is_same_tree)
+    return allocator, found
+
+
+def taken_over(
+    allocator: Allocator,
+    before: Snapshot,
+    completed: Callable[[Container], Container],
+    interrupts: Sequence[Interrupt],
+    unmet_names: UnmetNames | None = None,
+) -> tuple[Allocator, Adopted]:
+    """The allocator that has adopted what another one held; and what came of it.
+
+    `completed`: gives containers what central rules have for them. `unmet_names`: by which what is
+    lost since is told.
+    """
+    allocator.books.inherit(before.memory_look, before.due_dram)
+    running, told = before.running(), before.pinnings
+    allocator, found = adopted_all(
+        *(allocator, map(completed, running), before.advice(allocator.config), before.unread),
+        *(before.decisions, before.tree, interrupts),
+    )
+    if unmet_names is not None:
+        allocator.unmet.lost.look_at_all(unmet_names, allocator.unmet.look())
+    LeftCpus(allocator).take_over(before)
+    allocator.unmet.look_at_postponed()
+    now = allocator.books.pinner.told
+    changes = (changed(one.id, told.get(one.id), now(one.id)) for one in running)
+    return allocator, Adopted(
+        decisions=tuple(allocator.roster.decisions.values()),
+        changes=tuple(filter(None, changes)),
+        faults=found.faults,
+    )

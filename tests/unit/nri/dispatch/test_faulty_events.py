@@ -1,0 +1,156 @@
+"""Creations and ends in which a fault of ours shows: nothing is held by them, and nobody moves."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pinfold.nri.dispatch.newcomer import Newcomer
+from pinfold.nri.dispatch.report import Adjusted, Crashed, Decided, Released
+from pinfold.policy.books.books import Books
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.roster import Roster
+from pinfold.policy.engine.unmet.unmet_rules import UnmetRules
+from pinfold.policy.model.container import Container, ContainerId, ContainerState
+from pinfold.policy.model.kubelet_resources import LinuxResources
+from pinfold.policy.model.pinning import Pinning
+from tests.unit.nri.dispatch.test_live_moves import LiveNode, ignored
+from tests.unit.policy.engine.ruled_pods import container_of
+
+
+@pytest.fixture(name="node")
+def fixture_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveNode]:
+    node = LiveNode()
+    # One with cpus of its own, and one that shares: both are told others by whoever comes and goes.
+    node.run(container_of("owner", 2), container_of("sharer", 0.5))
+    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    yield node
+    node.end()
+
+
+def _raise(*_: object, **_named: object) -> None:
+    raise ZeroDivisionError
+
+
+def create(node: LiveNode, container: Container) -> object:
+    newcomer = Newcomer(container=container, linux=LinuxResources())
+    return node.owner.ask("create", lambda: node.events.create(newcomer))
+
+
+def told(node: LiveNode) -> dict[ContainerId, Pinning]:
+    """What all have been told as the kernel has it, and nothing is on its way to them."""
+    assert node.actuator.settle(10)
+    return dict(node.kernel)
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [(Books, "take"), (Books, "settle"), (UnmetRules, "refresh_moved")],
+)
+def test_a_creation_in_which_something_raises_holds_nothing_and_moves_nobody(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch, place: type, name: str
+) -> None:
+    policy, newcomer = node.events.policy, container_of("newcomer", 4)
+    before, kernel, happenings = dict(policy.grants), told(node), len(node.happenings)
+    monkeypatch.setattr(place, name, _raise)
+    with pytest.raises(ZeroDivisionError):
+        create(node, newcomer)
+    monkeypatch.undo()
+    assert policy.grants == before
+    assert told(node) == kernel
+    assert not [
+        one for one in node.happenings[happenings:] if isinstance(one, Decided | Adjusted)
+    ], "nothing is told of what was undone"
+    node.owner.ask("check", policy.check)
+    node.start(newcomer)
+    assert policy.grants[newcomer.id].exclusive, "it is adopted as it begins to run"
+
+
+ENDS: tuple[Callable[[LiveNode, Container], object], ...] = (
+    lambda node, one: node.events.stop(one.id),
+    lambda node, one: node.events.remove(one.id),
+    lambda node, one: node.events.stop_pod(one.pod.id),
+    lambda node, one: node.events.remove_pod(one.pod.id),
+)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(("place", "name"), [(Books, "relax"), (Roster, "remember_place")])
+def test_a_container_is_released_although_something_raises_as_it_ends(
+    node: LiveNode,
+    monkeypatch: pytest.MonkeyPatch,
+    end: Callable[[LiveNode, Container], object],
+    place: type,
+    name: str,
+) -> None:
+    policy, leaver = node.events.policy, container_of("leaver", 4)
+    node.run(leaver)
+    before = {one: grant for one, grant in policy.grants.items() if one != leaver.id}
+    kernel = told(node)
+    monkeypatch.setattr(place, name, _raise)
+    node.owner.ask("end", lambda: end(node, leaver))
+    monkeypatch.undo()
+    assert policy.grants == before
+    assert told(node) == kernel
+    [crashed] = [one for one in node.happenings if isinstance(one, Crashed)]
+    assert (crashed.what, type(crashed.error)) == (
+        f"release of container {leaver.id}",
+        ZeroDivisionError,
+    )
+    [released] = [one for one in node.happenings if isinstance(one, Released)]
+    assert released.container.id == leaver.id
+    node.owner.ask("check", policy.check)
+    node.owner.ask("removal", lambda: node.events.remove(leaver.id))
+    assert leaver.id not in policy.containers
+    node.run(container_of("next", 4))
+
+
+def test_all_of_a_pod_are_released_although_something_raises_at_one_of_them(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = container_of("one", 2), container_of("other", 2)
+    other = type(other)(id=other.id, name="other", pod=one.pod, resources=other.resources)
+    node.run(one, other)
+    raised = list[None]()
+
+    def once(books: Books) -> None:
+        if not raised:
+            raised.append(None)
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(Books, "relax", once)
+    node.owner.ask("end", lambda: node.events.stop_pod(one.pod.id))
+    assert raised
+    assert not {one.id, other.id} & node.events.policy.grants.keys()
+
+
+def test_a_fault_within_the_recovery_is_told_with_the_first_one(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def recover(*_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(Books, "take", _raise)
+    monkeypatch.setattr(Engine, "recover", recover)
+    with pytest.raises(KeyError) as caught:
+        create(node, container_of("newcomer", 4))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    monkeypatch.undo()
+    node.run(container_of("next", 2))
+
+
+def test_who_restarts_after_a_fault_is_back_where_it_was(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, one = node.events.policy, container_of("one", 2)
+    node.run(container_of("first", 2), one)
+    had = policy.grants[one.id].exclusive
+    node.owner.ask("stop", lambda: node.events.stop(one.id))
+    node.owner.ask("stop", lambda: node.events.stop(container_of("first", 2).id))
+    monkeypatch.setattr(Books, "take", _raise)
+    with pytest.raises(ZeroDivisionError):
+        create(node, container_of("newcomer", 4))
+    monkeypatch.undo()
+    again = type(one)(id=type(one.id)("again"), name=one.name, pod=one.pod, resources=one.resources)
+    node.run(again)
+    assert policy.grants[again.id].exclusive == had
+    assert policy.containers[again.id].state is ContainerState.RUNNING
