@@ -20,7 +20,7 @@ from .readoption import readopted
 
 
 class Remembered(Struct, frozen=True, kw_only=True):
-    """All that is remembered of containers as they are adopted."""
+    """Memories of containers as they are adopted: advice, decisions, and faults in reading them."""
 
     advice: Mapping[ContainerId, Advice]
     unread: Mapping[ContainerId, Exception]
