@@ -145,6 +145,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
                 self.containers[one].resources.cpu_request_milli,
                 CpuSet(self.stuck.get(one, 0)),
                 self.told_cpus_of(one) if one in stuck else None,
+                NO_CPUS if grant.held_as not in self.left else self.left[grant.held_as].exclusive,
             )
             for one, grant in self.grants.items()
         }
