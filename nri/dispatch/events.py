@@ -31,6 +31,8 @@ from .refusals.undone_creations import UndoneCreations
 from .releases import Releases, tell_faults
 from .report import Adjusted, ColdStarted, Decided, Reconfigured, Report, Synchronized
 
+UNDONE: Final = "a creation that failed"
+"""The cause for which containers are told other cpus, as books are made anew."""
 _GONE_MAX: Final = 1000
 
 
@@ -85,7 +87,7 @@ class Events:
         try:
             return self._placed("create", newcomer, ContainerState.CREATED, self.policy.create)
         except Exception as fault:
-            self._releases.undo(newcomer.container.id, fault)
+            self.adjust(UNDONE, self._releases.undo(newcomer.container.id, fault))
             raise
 
     def start(self, mention: Mention) -> None:

@@ -41,14 +41,14 @@ class Releases:
             self._owner.afterwards(lambda: self._released(known, changes))
         return Answer(others=new_pinnings(changes))
 
-    def undo(self, container_id: ContainerId, fault: Exception) -> None:
+    def undo(self, container_id: ContainerId, fault: Exception) -> tuple[Change, ...]:
         """Have a container hold nothing in whose creation a fault showed, and nobody move for it.
 
-        It is created without us, and may be adopted once it runs.
+        It is created without us, and may be adopted once it runs. Returns who comes home.
         """
         changes = self._recovered(container_id, fault)
         self._actuator.forget(container_id)
-        self._actuator.want(new_pinnings(changes))
+        return changes
 
     def _recovered(self, container_id: ContainerId, fault: Exception) -> tuple[Change, ...]:
         policy, told = self._policy(), dict[ContainerId, Pinning]()

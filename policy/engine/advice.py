@@ -59,6 +59,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     """The cpus on which the kernel had it, where its runtime refused to take it off some."""
     meant: CpuSet | None = None
     """The cpus that it was told in vain, where it is stuck. None: it was told none."""
+    leaving: CpuSet = NO_CPUS
+    """The cpus that it, or its pen, was to leave, and may still run on."""
 
     @classmethod
     def of(
@@ -75,11 +77,13 @@ class Advice(Struct, frozen=True, kw_only=True):
         cpu_request_milli: int | None = None,
         stuck: CpuSet = NO_CPUS,
         meant: CpuSet | None = None,
+        leaving: CpuSet = NO_CPUS,
     ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules.
 
         `pen`: the cpus of its pen. `cpu_request_milli`: what its container asks for. `stuck`: the
-        cpus on which it is stuck, `meant`: and those that it was told.
+        cpus on which it is stuck, `meant`: and those that it was told. `leaving`: those it is to
+        leave.
         """
         texts = tuple(unmet)
         remembered = tuple(_within_bounds(texts))
@@ -102,6 +106,7 @@ class Advice(Struct, frozen=True, kw_only=True):
             beside=beside,
             stuck=stuck,
             meant=meant,
+            leaving=leaving,
         )
 
     def knows_beside(self, grant: Grant, pool: Pool, usable: CpuSet) -> bool:

@@ -24,7 +24,7 @@ from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
 from .adoption.adopted_container import adopt_alone
-from .adoption.takeover import adopted_all, taken_over
+from .adoption.takeover import Remembered, adopted_all, taken_over
 from .advice import Advice
 from .allocator import Allocator
 from .decision import Adopted, Decision
@@ -352,14 +352,14 @@ class Engine:
         went wrong already when it was read (`unread`), is left as it runs, and concerns no others.
         """
         self._unread = unread
-        earlier = dict(self.decisions)
+        remembered = Remembered(
+            advice=advice, unread=unread, decisions=dict(self.decisions), tree=self.tree
+        )
         for container_id in tuple(self.containers):
             self._allocator.forget(container_id)
         self.stuck_containers.hold({})
-        self._allocator, found = adopted_all(
-            *(self._allocator, map(self.completed, containers), advice, unread, earlier),
-            *(self.tree, self._interrupts),
-        )
+        running = map(self.completed, containers)
+        self._allocator, found = adopted_all(self._allocator, running, remembered, self._interrupts)
         return found
 
     def reconfigured(

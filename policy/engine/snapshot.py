@@ -145,6 +145,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
                 self.containers[one].resources.cpu_request_milli,
                 CpuSet(self.stuck.get(one, 0)),
                 self.told_cpus_of(one) if one in stuck else None,
+                NO_CPUS if grant.held_as not in self.left else self.left[grant.held_as].exclusive,
             )
             for one, grant in self.grants.items()
         }
@@ -156,9 +157,9 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         }
 
     def stuck_for_good(self) -> Mapping[ContainerId, CpuSet]:
-        """Where containers are stuck, but for those whose cpus are kept until they have left them.
+        """The cpus on which containers are stuck, but of those whose cpus are kept till they left.
 
-        These are adopted where they run, as nobody else has those cpus yet.
+        These are adopted where they run, as nobody else has what they have yet to leave.
         """
         grants, left = self.grants, self.left
         return {

@@ -173,7 +173,14 @@ def placed_running(allocator: Allocator, container: Container, asked: Classified
     """The decision about one that runs and has to leave its cpus, as about a new container."""
 
     def place() -> Decision:
-        return allocator.conclude(allocator.place_running(container, asked))
+        if not allocator.books.ledger.narrowed.stuck:
+            return allocator.conclude(allocator.place_running(container, asked))
+        # It cannot be refused, but there is a place left to be tried before it goes without.
+        decision = allocator.place(container, asked, runs=True)
+        if isinstance(decision.result, Grant):
+            return allocator.conclude(decision)
+        allocator.books.let_count(container, asked.rules, asked.placement)
+        return decision
 
     return _changed_away(allocator, container, place)
 

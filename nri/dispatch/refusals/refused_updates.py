@@ -48,8 +48,10 @@ class RefusedUpdates:
         They may be those that an earlier daemon left, of which nothing is known here.
         """
         known = self._policy().stuck_containers.cpus.items()
-        self._told = {one: CpuSet(mask) for one, mask in known}
-        self._recalled.append(self._told)
+        told = {one: CpuSet(mask) for one, mask in known}
+        # In this order: the actuator may look in between, and would take them for landed.
+        self._recalled.append(told)
+        self._told = told
 
     def _note(self, mismatch: Mismatch) -> None:
         """Note what the kernel has for a container that was told in vain. In the actuator's thread.

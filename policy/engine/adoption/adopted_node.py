@@ -37,7 +37,8 @@ def adopted_node(
     usability = Usability.since(advice.values(), allocator.books.supply)
     if usability.freed or usability.is_reserved:
         catch_up(allocator, usability.freed)
-    if (stuck := StuckContainers(allocator)).cpus:
+    stuck = StuckContainers(allocator)
+    if stuck.cpus or any(one.leaving for one in advice.values()):
         stuck.look_again()
     told = allocator.books.pinner.told
     changes = (difference(one, told(one.id)) for one in listed.running)

@@ -64,7 +64,7 @@ def _readopt(
 ) -> None:
     """Raises `FaultyContainerError` where a fault shows: then the allocator is of no use."""
     books, roster = allocator.books, allocator.roster
-    hints = [(one.id, advice[one.id].stuck.mask) for one in listed if one.id in advice]
+    hints = [(one.id, advice[one.id]) for one in listed if one.id in advice]
     usability = Usability.since(advice.values(), books.supply)
     running = [_as_remembered(one, advice.get(one.id)) for one in listed]
     had = {one.id: one.cpus for one in running}
@@ -101,8 +101,9 @@ def _readopt(
         _heed_rules(allocator, adopted, advice, told)
     # What was adopted keeps its cpus: nobody is told of growth until the next event.
     allocator.unmet.note_moves(books.pinner.drain())
-    # Who stays does so whoever is stuck there.
-    StuckContainers(allocator).hold({one: cpus for one, cpus in hints if cpus})
+    # Who stays does so whoever is stuck there. Who has yet to leave may be no less there.
+    staying = {one: hint.stuck | hint.leaving for one, hint in hints}
+    StuckContainers(allocator).hold({one: cpus.mask for one, cpus in staying.items() if cpus})
     for container in homeless:
         with Blame(container):
             if not stays_on_reserved(allocator, container):
@@ -112,6 +113,7 @@ def _readopt(
         if container.id not in faults and (usability.freed or not is_whole):
             with Blame(container):
                 mend(allocator, container.id)
+    StuckContainers(allocator).hold({one: hint.stuck.mask for one, hint in hints if hint.stuck})
 
 
 def catch_up(allocator: Allocator, freed: CpuSet) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from msgspec import Struct
+
 from ...model.container import Container, ContainerId
 from ...model.instances import Listed
 from ...model.pinning import changed
@@ -17,24 +19,30 @@ from .adopted_node import adopted_node
 from .readoption import readopted
 
 
+class Remembered(Struct, frozen=True, kw_only=True):
+    """Memories of containers as they are adopted: advice, decisions, and faults in reading them."""
+
+    advice: Mapping[ContainerId, Advice]
+    unread: Mapping[ContainerId, Exception]
+    """What went wrong with those that could not be read."""
+    decisions: Mapping[ContainerId, Decision]
+    tree: PoolTree
+    """The pools by which these were made."""
+
+
 def adopted_all(
     allocator: Allocator,
     containers: Iterable[Container],
-    advice: Mapping[ContainerId, Advice],
-    unread: Mapping[ContainerId, Exception],
-    earlier: Mapping[ContainerId, Decision],
-    earlier_tree: PoolTree,
+    remembered: Remembered,
     interrupts: Sequence[Interrupt],
 ) -> tuple[Allocator, Adopted]:
-    """The allocator that has adopted what a runtime lists, see `readopted`; and what came of it.
-
-    `earlier`: decisions before, by the pools of an `earlier_tree`.
-    """
-    listed = Listed.of(containers)
+    """The allocator that has adopted what a runtime lists, see `readopted`; and what came of it."""
+    listed, advice, unread = Listed.of(containers), remembered.advice, remembered.unread
     faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
     allocator = readopted(allocator, listed.running, advice, faults, interrupts)
-    is_same_tree = allocator.books.tree.has_pools_of(earlier_tree)
-    found = adopted_node(allocator, listed, advice, earlier, faults, is_same_tree=is_same_tree)
+    is_same_tree = allocator.books.tree.has_pools_of(remembered.tree)
+    decisions = remembered.decisions
+    found = adopted_node(allocator, listed, advice, decisions, faults, is_same_tree=is_same_tree)
     return allocator, found
 
 
@@ -52,10 +60,13 @@ def taken_over(
     """
     allocator.books.inherit(before.memory_look, before.due_dram)
     running, told = before.running(), before.pinnings
-    allocator, found = adopted_all(
-        *(allocator, map(completed, running), before.advice(allocator.config), before.unread),
-        *(before.decisions, before.tree, interrupts),
+    remembered = Remembered(
+        advice=before.advice(allocator.config),
+        unread=before.unread,
+        decisions=before.decisions,
+        tree=before.tree,
     )
+    allocator, found = adopted_all(allocator, map(completed, running), remembered, interrupts)
     if unmet_names is not None:
         allocator.unmet.lost.look_at_all(unmet_names, allocator.unmet.look())
     LeftCpus(allocator).take_over(before)

@@ -1,18 +1,22 @@
 """Creations and ends in which a fault of ours shows: nothing is held by them, and nobody moves."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.nri.dispatch.newcomer import Newcomer
 from pinfold.nri.dispatch.report import Adjusted, Crashed, Decided, Released
 from pinfold.policy.books.books import Books
+from pinfold.policy.engine.decision import Adopted
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.roster import Roster
 from pinfold.policy.engine.unmet.unmet_rules import UnmetRules
 from pinfold.policy.model.container import Container, ContainerId, ContainerState
 from pinfold.policy.model.kubelet_resources import LinuxResources
-from pinfold.policy.model.pinning import Pinning
+from pinfold.policy.model.pinning import Change, Pinning
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.nri.dispatch.test_live_moves import LiveNode, ignored
 from tests.unit.policy.engine.ruled_pods import container_of
 
@@ -63,6 +67,30 @@ def test_a_creation_in_which_something_raises_holds_nothing_and_moves_nobody(
     node.owner.ask("check", policy.check)
     node.start(newcomer)
     assert policy.grants[newcomer.id].exclusive, "it is adopted as it begins to run"
+
+
+def test_who_comes_home_by_a_creation_that_failed_is_told_and_reported(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sharer, recover = ContainerId("sharer-main"), Engine.recover
+    told(node)
+
+    def recovered(engine: Engine, *args: Any) -> Adopted:
+        found, before = recover(engine, *args), engine.pinning(sharer)
+        assert before is not None
+        after = replace(before, cpus=CpuSet.parse("1-3"))
+        change = Change(container_id=sharer, before=before, after=after)
+        return replace(found, changes=(change,))
+
+    monkeypatch.setattr(Engine, "recover", recovered)
+    monkeypatch.setattr(Books, "take", _raise)
+    with pytest.raises(ZeroDivisionError):
+        create(node, container_of("newcomer", 4))
+    monkeypatch.undo()
+    node.owner.ask("turn", lambda: None)
+    [adjusted] = [one for one in node.happenings if isinstance(one, Adjusted)]
+    assert (adjusted.cause, adjusted.container.id) == ("a creation that failed", sharer)
+    assert str(told(node)[sharer].cpus) == "1-3"
 
 
 ENDS: tuple[Callable[[LiveNode, Container], object], ...] = (

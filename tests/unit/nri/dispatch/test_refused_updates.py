@@ -1,6 +1,8 @@
 """Refused updates: newcomers get cpus of their own where nobody is stuck whom they know of."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -241,6 +243,28 @@ def test_one_of_whom_the_state_tells_is_known_before_it_is_refused_again(
     assert later.actuator.settle(10.0)
     later.owner.ask("turn", lambda: None)
     assert (stuck(later), len(told(later, first))) == ([sharer.id] * is_refused, is_refused)
+
+
+def test_none_is_forgotten_though_the_actuator_looks_while_it_is_told_of_them(
+    node: LiveNode, later: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sharer = refusing(node)
+    node.run(container_of("first", 1, annotations=in_node(1)))
+    node.wait(lambda: stuck(node))
+    refused = vars(later.events)["_refused_updates"]
+    look = vars(type(refused))["_look"]
+
+    class Recalled(deque[Any]):
+        def append(self, x: Any, /) -> None:
+            look(refused)
+            super().append(x)
+
+    monkeypatch.setattr(refused, "_recalled", Recalled())
+    # Its own thread is busy meanwhile.
+    later.actuator.looked.clear()
+    begin_again(later, node, node.events.policy.snapshot().advice())
+    later.owner.ask("turn", lambda: None)
+    assert stuck(later) == [sharer.id]
 
 
 def test_it_is_reported_that_others_are_stuck(node: LiveNode) -> None:

@@ -225,3 +225,32 @@ def test_a_refusal_tells_of_a_pen_that_is_none_any_more() -> None:
     decisions = [engine.create(container_of(f"new-{number}", 3)) for number in range(4)]
     told = reason(decisions[-1])
     assert told.endswith("cpus 5 are free once those who were there have left them")
+
+
+@pytest.mark.parametrize("is_room", [True, False])
+def test_who_loses_cpus_by_a_reload_takes_those_that_another_has_yet_to_leave_last(
+    *, is_room: bool
+) -> None:
+    engine = engine_of("socket:1 numa:4 core:4 mem:4G")
+    plugs = [container_of(f"plug-{node}", 4, annotations=in_node(node)) for node in (1, 2, 3)]
+    for one in plugs:
+        placed(engine, one)
+    loser, owner = container_of("loser", 3), container_of("owner", 4)
+    assert placed(engine, loser) == "1-3"
+    engine.remove(plugs[0].id)
+    assert placed(engine, owner) == "4-7"
+    engine.remove(plugs[1].id)
+    move(engine, owner, 2)
+    if is_room:
+        engine.remove(plugs[2].id)
+    values = {"reservedResources": {"cpu": "cpuset:0"}}
+    values["availableResources"] = {"cpu": "cpuset:0,3-15"}
+    engine, _ = engine.reconfigured(config_from_values(values))
+    engine.check()
+    own = engine.grants[loser.id].exclusive
+    assert len(own) == 3
+    assert own.isdisjoint(CpuSet.parse("4-7")) is is_room
+    assert engine.decisions[loser.id].problems == ()
+    assert engine.decisions[loser.id].degraded == ""
+    assert engine.stuck_containers.cpus == {}
+    assert str(engine.left[owner.id].exclusive) == "4-7" or not is_room

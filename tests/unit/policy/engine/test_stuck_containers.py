@@ -575,6 +575,30 @@ def test_who_ran_unpinned_gets_isolated_cpus_on_which_nobody_is_stuck(
     assert engine.stuck_containers.cpus
 
 
+@pytest.mark.parametrize("event", ["restart", "list", "adopt"])
+def test_who_ran_unpinned_has_such_cpus_where_there_are_no_others_and_is_told(event: str) -> None:
+    engine = engine_of(THREE_NODES)
+    placed(engine, container_of("plug-0", 3, annotations=in_node(0)))
+    placed(engine, container_of("plug-2", 4, annotations=in_node(2)))
+    stuck_sharer(engine)
+    late = replace(container_of("late", 2), cpus=CpuSet.parse("0-11"), state=ContainerState.RUNNING)
+    running, advice = [*listed(engine), late], engine.snapshot().advice()
+    if event == "restart":
+        engine = engine_of(THREE_NODES)
+    if event == "adopt":
+        engine.adopt(late)
+    else:
+        engine.synchronize(running, advice)
+    engine.check()
+    own = engine.grants[late.id].exclusive
+    assert len(own) == 2
+    assert told(engine, late) == [
+        f"cpus {own} of its own are also run on by default/sharer/main: "
+        "the runtime refuses to take it off"
+    ]
+    assert engine.stuck_containers.cpus
+
+
 def test_who_loses_its_isolated_cpus_by_a_reload_gets_such_ones() -> None:
     engine = engine_of(ISOLATED)
     placed(engine, first := container_of("first", 1, annotations=WANTS_ISOLATED))
