@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.nri.dispatch import acknowledgements
+from pinfold.nri.dispatch.refusals.refused_updates import RefusedUpdates
 from pinfold.nri.dispatch.report import Unmoved, Unplaceable, Updated
 from pinfold.policy.engine.advice import Advice
 from pinfold.policy.model.container import Container, ContainerId
@@ -252,7 +253,7 @@ def test_none_is_forgotten_though_the_actuator_looks_while_it_is_told_of_them(
     node.run(container_of("first", 1, annotations=in_node(1)))
     node.wait(lambda: stuck(node))
     refused = vars(later.events)["_refused_updates"]
-    look = vars(type(refused))["_look"]
+    look = vars(RefusedUpdates)["_look"]
 
     class Recalled(deque[Any]):
         def append(self, x: Any, /) -> None:
