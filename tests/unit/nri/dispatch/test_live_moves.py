@@ -23,7 +23,7 @@ from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.kubelet_resources import LinuxResources
 from pinfold.policy.model.move_purpose import MovePurpose
 from pinfold.policy.model.pinning import Pinning
-from pinfold.topology.sets.cpuset import NO_CPUS
+from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
 from tests.unit.policy.engine.test_penning import container as inside
 from tests.unit.policy.engine.test_penning import pod as pod_of
@@ -194,14 +194,20 @@ def test_a_newcomer_waits_for_cpus_that_a_late_runtime_has_yet_to_take_from_anot
     node.run(newcomer)
 
 
-def test_cpus_are_kept_for_as_long_as_the_runtime_refuses_to_move_their_owner(
-    node: LiveNode,
-) -> None:
+def refused_owner(node: LiveNode) -> tuple[Container, CpuSet]:
+    """An owner that the runtime refuses to move, and the cpus that it has yet to leave."""
     owner, _ = full(node)
     home = node.events.policy.grants[owner.id].exclusive
     node.refused.add(owner.id)
     node.move(owner, elsewhere(node, owner))
     node.wait(lambda: node.actuator.counts().failing)
+    return owner, home
+
+
+def test_cpus_are_kept_for_as_long_as_the_runtime_refuses_to_move_their_owner(
+    node: LiveNode,
+) -> None:
+    owner, home = refused_owner(node)
     for number in range(8):
         node.refusal(container_of(f"new-{number}", 1))
     others = [grant for one, grant in node.events.policy.grants.items() if one != owner.id]
@@ -217,11 +223,7 @@ def test_cpus_are_kept_for_as_long_as_the_runtime_refuses_to_move_their_owner(
 def test_a_list_of_all_that_runs_frees_no_cpus_that_a_moved_container_has_yet_to_leave(
     node: LiveNode,
 ) -> None:
-    owner, _ = full(node)
-    home = node.events.policy.grants[owner.id].exclusive
-    node.refused.add(owner.id)
-    node.move(owner, elsewhere(node, owner))
-    node.wait(lambda: node.actuator.counts().failing)
+    owner, home = refused_owner(node)
     node.owner.ask("list", node.synchronize)
     for number in range(8):
         node.refusal(container_of(f"new-{number}", 1))

@@ -150,23 +150,25 @@ def test_rules_that_may_break_give_way() -> None:
     assert told(engine, shy) == []
 
 
-def test_an_insisting_rule_does_not() -> None:
-    engine = engine_of(THREE_NODES)
+def insisting_one(engine: Engine) -> Container:
+    """One whose rule leaves it nothing but cpus on which somebody is stuck."""
     stuck_sharer(engine, "8-11", node=2)
     placed(engine, container_of("wolf", 0.5, app="wolf", annotations=in_node(1)))
     placed(engine, container_of("plug", 3, annotations=in_node(0)))
     shy = container_of("shy", 2, apart(term("numa", "wolf")), fails=True)
     assert CpuSet.parse(placed(engine, shy)) <= CpuSet.parse("8-11")
+    return shy
+
+
+def test_an_insisting_rule_does_not() -> None:
+    engine = engine_of(THREE_NODES)
+    shy = insisting_one(engine)
     assert len(told(engine, shy)) == 1
 
 
 def test_rules_count_of_one_that_had_no_place_away_from_them() -> None:
     engine = engine_of(THREE_NODES)
-    stuck_sharer(engine, "8-11", node=2)
-    placed(engine, container_of("wolf", 0.5, app="wolf", annotations=in_node(1)))
-    placed(engine, container_of("plug", 3, annotations=in_node(0)))
-    shy = container_of("shy", 2, apart(term("numa", "wolf")), fails=True)
-    assert CpuSet.parse(placed(engine, shy)) <= CpuSet.parse("8-11")
+    insisting_one(engine)
     late = container_of("late", 0.5, app="wolf", annotations=in_node(2))
     placed(engine, late)
     assert "default/shy/main" in str(engine.decisions[late.id].unmet)
