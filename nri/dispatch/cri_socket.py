@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
-from .way import NoAnswerError
+from .update_sender import NoAnswerError
 
 if TYPE_CHECKING:
     import grpc
@@ -45,7 +45,7 @@ class CriSocket:
         return True
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
-        """Set cpus and memory nodes; nothing else of a container is touched. See `Way`."""
+        """Set cpus and memory nodes; nothing else of a container is touched. See `UpdateSender`."""
         try:
             error = self._connect()
             if error:

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ...topology.sets.cpuset import CpuSet, NodeSet
-from ..dispatch.way import ReadBack
+from ..dispatch.update_sender import ReadBack
 from ..plugin.plugin import RuntimeLink
 from .embedded_runtime import EmbeddedRuntime, RequestError
 
 
 class EmbeddedCri:
-    """A way of sending updates to the runtime in this process, as its kubelet would."""
+    """A sender of updates to the runtime in this process, as its kubelet would."""
 
     def __init__(self, runtime: EmbeddedRuntime) -> None:
         self._runtime = runtime
@@ -22,7 +22,7 @@ class EmbeddedCri:
         return True
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
-        """Update one container after the other; see `Way`."""
+        """Update one container after the other; see `UpdateSender`."""
         failed: dict[ContainerId, str] = {}
         for container_id, pinning in updates.items():
             cpus = str(pinning.cpus) if pinning.cpus else ""
@@ -56,6 +56,6 @@ def embedded_link(runtime: EmbeddedRuntime) -> RuntimeLink:
     """The link of a plugin to the embedded runtime beside it."""
     return RuntimeLink(
         connect=runtime.connect,
-        find_way=lambda _: EmbeddedCri(runtime),
+        find_sender=lambda _: EmbeddedCri(runtime),
         read_back=kernel_reader(runtime),
     )

@@ -55,7 +55,7 @@ def loopback(
     runtime = EmbeddedRuntime(dialect)
     link = embedded_link(runtime)
     if not has_cri:
-        link = replace(link, find_way=None)
+        link = replace(link, find_sender=None)
     if not reads_back:
         link = replace(link, read_back=None)
     plugin = Plugin(

@@ -195,7 +195,7 @@ class NodeRun:
             Engine(self.machine, config),
             RuntimeLink(
                 connect=self.runtime.connect,
-                find_way=lambda _runtime: EmbeddedCri(self.runtime),
+                find_sender=lambda _runtime: EmbeddedCri(self.runtime),
                 read_back=kernel_reader(self.runtime),
             ),
             self.happenings.append,

@@ -31,7 +31,7 @@ from pinfold.cmd.metrics.metrics_server import LOOK_SECONDS, MetricsServer
 from pinfold.cmd.web.web_server import Page, WebServer
 from pinfold.nri.dispatch.actuator import SUSPECT
 from pinfold.nri.dispatch.courtesy import Courtesy
-from pinfold.nri.dispatch.way import NoAnswerError
+from pinfold.nri.dispatch.update_sender import NoAnswerError
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import start_pods

@@ -19,7 +19,7 @@ from pinfold.nri.embedded.runtime_dialects import (
     NEWEST,
     Dialect,
 )
-from pinfold.nri.plugin.plugin import FindWay, Plugin, RuntimeLink, Timing
+from pinfold.nri.plugin.plugin import FindSender, Plugin, RuntimeLink, Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
@@ -44,7 +44,7 @@ class Node:
         timing: Timing,
         timeout: float = 10.0,
         *,
-        way: FindWay | None = None,
+        way: FindSender | None = None,
         reads_back: bool = True,
     ) -> None:
         self.runtime = EmbeddedRuntime(dialect, timeout)
@@ -55,7 +55,7 @@ class Node:
         self.policy = policy
         self._link = RuntimeLink(
             connect=self.runtime.connect,
-            find_way=self._way if way is None else way,
+            find_sender=self._way if way is None else way,
             read_back=kernel_reader(self.runtime) if reads_back else None,
         )
         self._timing = timing
@@ -173,7 +173,7 @@ def running(
     timing: Timing = PATIENT,
     timeout: float = 10.0,
     *,
-    way: FindWay | None = None,
+    way: FindSender | None = None,
     reads_back: bool = True,
 ) -> Generator[Node]:
     policy = policy or Engine(MACHINE, Config())

@@ -1,4 +1,4 @@
-"""Ways out to a runtime, and back from the kernel: what the actuator needs of both."""
+"""Senders of updates to a runtime, and the reading back from the kernel: all an actuator needs."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -7,8 +7,8 @@ from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 
 
-class Way(Protocol):
-    """A way of sending updates that a runtime did not ask for."""
+class UpdateSender(Protocol):
+    """A sender of updates that a runtime did not ask for (NRI calls them unsolicited)."""
 
     @property
     def raises_events(self) -> bool:
