@@ -132,7 +132,7 @@ class ControlServer:
 
             desk = ControlDesk(
                 daemon=self._daemon,
-                heavy=HeavyDesk(self._root, self._daemon.plugin.owner.courtesy),
+                heavy=HeavyDesk(self._root, self._daemon.plugin.owner.pacer),
                 journal=self._journal,
                 history=self._history,
                 kind=self._kind,

@@ -18,7 +18,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from ...nri.dispatch.courtesy import ALONE, Courtesy
+from ...nri.dispatch.pacer import ALONE, Pacer
 from ...policy.engine.decision import unmet_rule_names
 from ...policy.engine.gauges.gauge import Gauge
 from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
@@ -69,7 +69,7 @@ def daemon_families(
     look: DaemonLook,
     weight: SatisfiedWeight | None = None,
     domain_series: DomainSeries | None = None,
-    courtesy: Courtesy = ALONE,
+    pacer: Pacer = ALONE,
 ) -> Iterator[Metric | Gauge]:
     """Every family, also those of which nothing was counted yet.
 
@@ -93,7 +93,7 @@ def daemon_families(
         ("level", "boundary"),
         _with_zeros(boundaries, counts.alignment(look.snapshot.machine)),
     )
-    wishes = (weight or SatisfiedWeight()).wishes(look.snapshot, courtesy.rest)
+    wishes = (weight or SatisfiedWeight()).wishes(look.snapshot, pacer.rest)
     yield from _wish_families(look.snapshot, wishes)
     yield from _cause_families(counts)
     yield from (domain_series or DomainSeries()).families(look.snapshot)

@@ -48,11 +48,11 @@ class MetricPages:
         self._is_shown = cache(partial(is_selected, patterns=groups))
         """Whether a group is among those that are shown: patterns and groups stay the same."""
         self._gauges = GaugeReader()
-        self._courtesy = daemon.plugin.owner.courtesy
+        self._pacer = daemon.plugin.owner.pacer
         self._weight = SatisfiedWeight()
         """Kept from page to page, which are made one at a time."""
         self._domains = DomainSeries()
-        self._exposition = Exposition(self._courtesy)
+        self._exposition = Exposition(self._pacer)
 
     def pages(self, *, with_metrics: bool) -> Pages:
         """The pages by path."""
@@ -87,9 +87,7 @@ class MetricPages:
         # Read as the page is made, one page at a time.
         gauges = (
             gauge
-            for gauge in chain(
-                self._gauges.read(snapshot, used_bytes, self._courtesy.rest), pinning
-            )
+            for gauge in chain(self._gauges.read(snapshot, used_bytes, self._pacer.rest), pinning)
             if self._is_shown(gauge.group)
         )
         look = DaemonLook(
@@ -104,7 +102,7 @@ class MetricPages:
         families: Iterable[Metric | Gauge] = ()
         if self._is_shown(OWN):
             families = chain(
-                daemon_families(look, self._weight, self._domains, self._courtesy),
+                daemon_families(look, self._weight, self._domains, self._pacer),
                 placement_families(snapshot),
             )
         content = self._exposition.page(

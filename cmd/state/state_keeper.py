@@ -160,7 +160,7 @@ class StateKeeper:
             )
             self._make_again()
             self._has_landed = snapshot.has_landed
-            self._file.write(self._states.of(snapshot, plugin.owner.courtesy))
+            self._file.write(self._states.of(snapshot, plugin.owner.pacer))
         except OSError as error:  # a busy policy's timeout is one, too
             self._complain(f"{self._folder}: {error.strerror or error} — the state is not saved")
         except StateFolderError as error:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Final
 
-from ....nri.dispatch.courtesy import Courtesy
+from ....nri.dispatch.pacer import Pacer
 from ....policy.engine.snapshot import Snapshot
 from ....topology.sets.base_errors import TopologyError
 from ..container_names import ControlRequestError
@@ -24,10 +24,10 @@ _TURN_SECONDS: Final = 5.0
 class HeavyDesk:
     """Plans and captures of one daemon. For several threads."""
 
-    def __init__(self, root: str | None, courtesy: Courtesy) -> None:
+    def __init__(self, root: str | None, pacer: Pacer) -> None:
         """`root`: where the machine's files are; None where it is on paper."""
         self._root = root
-        self._courtesy = courtesy
+        self._pacer = pacer
         self._turn = threading.Lock()
 
     def plan(
@@ -69,7 +69,7 @@ class HeavyDesk:
             raise ControlRequestError(f"{name}: unknown kind of archive — name it *{endings}")
         with self._alone():
             try:
-                _, snapshot = capture(CourteousTree(open_tree(self._root), self._courtesy))
+                _, snapshot = capture(CourteousTree(open_tree(self._root), self._pacer))
                 content = pack(snapshot, name)
             except TopologyError as error:
                 raise ControlRequestError(str(error)) from error

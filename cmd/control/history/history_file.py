@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from ....nri.dispatch.courtesy import ALONE
+from ....nri.dispatch.pacer import ALONE
 from ....topology.sets.base_errors import PinfoldError
 from ....topology.sets.cpuset import IdListError
 from ...state.own_file import ForeignFileError, OwnFile, read_file

@@ -18,7 +18,7 @@ from pinfold.cmd.control.api import control_pb2 as api
 from pinfold.cmd.control.control_client import ControlError
 from pinfold.cmd.control.heavy import heavy_desk
 from pinfold.cmd.pinfold import main
-from pinfold.nri.dispatch.courtesy import Courtesy
+from pinfold.nri.dispatch.pacer import Pacer
 from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import pack, write_tree
 
@@ -188,7 +188,7 @@ def test_a_capture_waits_for_another_one_and_not_for_ever(
         over.wait(SECONDS)
         return False
 
-    desk = heavy_desk.HeavyDesk(os.fspath(tmp_path), Courtesy(is_needed))
+    desk = heavy_desk.HeavyDesk(os.fspath(tmp_path), Pacer(is_needed))
     first = threading.Thread(target=desk.capture, args=("node.tar",))
     first.start()
     assert begun.wait(SECONDS)

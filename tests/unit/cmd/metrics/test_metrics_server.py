@@ -30,7 +30,7 @@ from pinfold.cmd.metrics.exposition import Exposition, prometheus_name
 from pinfold.cmd.metrics.metrics_server import LOOK_SECONDS, MetricsServer
 from pinfold.cmd.web.web_server import Page, WebServer
 from pinfold.nri.dispatch.actuator import SUSPECT
-from pinfold.nri.dispatch.courtesy import Courtesy
+from pinfold.nri.dispatch.pacer import Pacer
 from pinfold.nri.dispatch.update_sender import NoAnswerError
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
@@ -237,8 +237,8 @@ def test_a_large_page_is_made_with_pauses(monkeypatch: pytest.MonkeyPatch) -> No
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
     # Each look at the clock is later than the one before by more than a thread goes on.
-    courtesy = Courtesy(lambda: False, partial(next, count(0.0, 0.001)))
-    page = Exposition(courtesy).page([gauge], with_build=False, with_process=False)
+    pacer = Pacer(lambda: False, partial(next, count(0.0, 0.001)))
+    page = Exposition(pacer).page([gauge], with_build=False, with_process=False)
     assert page.count(b"\nnri_many{") == 1000
     assert len(pauses) > 10
 

@@ -1,4 +1,4 @@
-"""Courtesy of threads whose work nobody waits for: they rest while the policy is at work."""
+"""The pacer of work that nobody waits for: it rests while the policy is at work."""
 
 import threading
 import time
@@ -15,8 +15,8 @@ _RESTS_MAX: Final = 10
 Value = TypeVar("Value")
 
 
-class Courtesy:
-    """Rests in work that nobody waits for. For any thread.
+class Pacer:
+    """Rests in work that nobody waits for, such as metrics and audits. For any thread.
 
     A thread that computes keeps Python's lock for a whole switch interval, and asks for it back
     after another one, again and again. Who answers a runtime meanwhile needs several times as long.
@@ -56,5 +56,5 @@ class _Rested(threading.local):
     """When the thread's last rest was over."""
 
 
-ALONE: Final = Courtesy(lambda: False)
+ALONE: Final = Pacer(lambda: False)
 """For work beside which there is no policy: only Python's lock is passed on."""

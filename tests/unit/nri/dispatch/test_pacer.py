@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from pinfold.nri.dispatch.courtesy import ALONE, Courtesy
 from pinfold.nri.dispatch.owner import Owner
+from pinfold.nri.dispatch.pacer import ALONE, Pacer
 
 SECONDS = 20
 
@@ -30,10 +30,10 @@ class Clock:
 
 def test_values_come_in_their_order_with_a_rest_where_they_took_long(pauses: list[float]) -> None:
     clock = Clock()
-    courtesy = Courtesy(lambda: False, clock)
+    pacer = Pacer(lambda: False, clock)
     found: list[int] = []
     rests: list[int] = []
-    for one in courtesy.among(range(10)):
+    for one in pacer.among(range(10)):
         found.append(one)
         rests.append(len(pauses))
         clock.seconds += 0.0003
@@ -42,10 +42,10 @@ def test_values_come_in_their_order_with_a_rest_where_they_took_long(pauses: lis
 
 
 def test_each_thread_rests_by_itself(pauses: list[float]) -> None:
-    courtesy = Courtesy(lambda: False, Clock())
+    pacer = Pacer(lambda: False, Clock())
     for _ in range(2):
-        courtesy.rest()
-        thread = threading.Thread(target=courtesy.rest)
+        pacer.rest()
+        thread = threading.Thread(target=pacer.rest)
         thread.start()
         thread.join()
     assert len(pauses) == 3
@@ -59,13 +59,13 @@ def test_nothing_is_taken_before_it_is_asked_for() -> None:
 
 def test_a_rest_lasts_until_nobody_else_is_at_work(pauses: list[float]) -> None:
     answers = iter((True, True, True, False))
-    Courtesy(lambda: next(answers)).rest()
+    Pacer(lambda: next(answers)).rest()
     assert len(pauses) == 4
     assert next(answers, None) is None
 
 
 def test_a_rest_ends_though_somebody_always_is_at_work(pauses: list[float]) -> None:
-    Courtesy(lambda: True).rest()
+    Pacer(lambda: True).rest()
     assert sum(pauses) < 0.01
 
 
@@ -81,7 +81,7 @@ def test_an_owner_is_at_work_during_its_turns_alone(pauses: list[float]) -> None
     def rests() -> int:
         pauses.clear()
         # Who comes by for the first time rests in any case.
-        thread = threading.Thread(target=owner.courtesy.rest)
+        thread = threading.Thread(target=owner.pacer.rest)
         thread.start()
         thread.join()
         return len(pauses)
