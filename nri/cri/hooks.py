@@ -27,7 +27,7 @@ from .nri_messages import container_of_config, sandbox_of_config
 from .pod_resizes import SizedPods
 from .proxied_policy import ProxiedPolicy
 from .relay import CallFailure, Hook, Passage, RefusedCallError
-from .resizes import PATIENCE_SECONDS, Resizes, write_answer
+from .resize_hooks import PATIENCE_SECONDS, ResizeHooks, write_answer
 from .uncarried_classes import UncarriedClasses
 
 ADOPTION_SECONDS: Final = 2.0
@@ -60,7 +60,7 @@ class Hooks:
         self._cdi_folders = cdi_folders
         self._uncarried = UncarriedClasses(report)
         self._sized = SizedPods()
-        self._resizes = Resizes(policy, self._sized, self._wait_for_adoption, look)
+        self._resizes = ResizeHooks(policy, self._sized, self._wait_for_adoption, look)
 
     def table(self) -> Mapping[str, Hook]:
         """The hooks by method of the RuntimeService."""

@@ -1,4 +1,4 @@
-"""Resizes of whole pods, as a runtime announces them."""
+"""ResizeHooks of whole pods, as a runtime announces them."""
 
 from ...policy.model.container import Pod, Resources
 from ...policy.model.grant import Refusal

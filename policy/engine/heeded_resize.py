@@ -1,4 +1,4 @@
-"""Resizes that heed the rules between containers: none that holds breaks by one."""
+"""ResizeHooks that heed the rules between containers: none that holds breaks by one."""
 
 from collections.abc import Sequence
 from functools import partial

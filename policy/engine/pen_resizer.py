@@ -1,4 +1,4 @@
-"""Resizes of containers in pens, and of whole pods, whose pens are as large as these say."""
+"""ResizeHooks of containers in pens, and of whole pods, whose pens are as large as these say."""
 
 from msgspec import structs
 

@@ -32,7 +32,7 @@ class _Updated(NamedTuple):
     """What the update takes from it is taken once the runtime has agreed."""
 
 
-class Resizes:
+class ResizeHooks:
     """Calls that change what a container or a whole pod may use. For the loop's thread."""
 
     def __init__(

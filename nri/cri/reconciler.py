@@ -1,4 +1,4 @@
-"""The census: what the runtime lists, compared with what the policy knows, again and again.
+"""The reconciler: what the runtime lists, compared with what the policy knows, again and again.
 
 Exits while nobody listened, containers made at the runtime's own socket and creations of which
 nobody knows what came of them are found here.
@@ -28,7 +28,7 @@ _ADOPTION_SECONDS: Final = 30.0
 _ALIVE: Final = (cri.CONTAINER_CREATED, cri.CONTAINER_RUNNING)
 
 
-class Census:
+class Reconciler:
     """Lists of one runtime's containers, applied to the policy. For the loop's thread."""
 
     def __init__(
