@@ -1,4 +1,4 @@
-"""ResizeHooks of whole pods on their way to the runtime, which may fail or never be heard of again."""
+"""Resizes of whole pods on their way to the runtime, which may fail or never be heard of again."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -54,7 +54,7 @@ class PodResize:
 
 
 class PodResizes:
-    """ResizeHooks of pods under way; each method is called in a turn of the owner's.
+    """Resizes of pods under way; each method is called in a turn of the owner's.
 
     A pod has the largest of all sizes that it may have at present: so nobody else gets cpus that it
     may still need, and there is room for the old size whatever the runtime says.

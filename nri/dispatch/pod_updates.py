@@ -1,4 +1,4 @@
-"""ResizeHooks of whole pods, as a runtime announces them."""
+"""Resizes of whole pods, as a runtime announces them."""
 
 from ...policy.model.container import Pod, Resources
 from ...policy.model.grant import Refusal

@@ -1,4 +1,4 @@
-"""ResizeHooks that heed the rules between containers: none that holds breaks by one."""
+"""Resizes that heed the rules between containers: none that holds breaks by one."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""ResizeHooks of containers in pens, and of whole pods, whose pens are as large as these say."""
+"""Resizes of containers in pens, and of whole pods, whose pens are as large as these say."""
 
 from msgspec import structs
 

@@ -1,4 +1,4 @@
-"""ResizeHooks of whole pods through the proxy: checked, asked of the runtime, undone if it fails."""
+"""Resizes of whole pods through the proxy: checked, asked of the runtime, undone if it fails."""
 
 import threading
 from collections.abc import Generator
@@ -96,7 +96,7 @@ class PodNode:
 
 
 class Gate:
-    """ResizeHooks wait at the runtime until one after the other is let go, to succeed or to fail."""
+    """Resizes wait at the runtime until one after the other is let go, to succeed or to fail."""
 
     def __init__(self, node: PodNode) -> None:
         self.arrived = 0

@@ -1,4 +1,4 @@
-"""ResizeHooks of pods with resources of their own, over NRI: where the runtime tells of them."""
+"""Resizes of pods with resources of their own, over NRI: where the runtime tells of them."""
 
 import pytest
 
