@@ -18,7 +18,7 @@ from ...policy.model.container import ContainerId, ContainerState, Pod, PodId
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
 from ..dispatch.answer import Answer
-from ..dispatch.newcomer import Mention, Newcomer
+from ..dispatch.newcomer import Newcomer, placed_mention
 from ..dispatch.report import Answered, Outcome, Report
 from ..plugin.container_reader import FIND_SECONDS
 from ..plugin.messages import linux_value, pod_value
@@ -87,7 +87,7 @@ class Hooks:
             self._note_pod(sandbox, pod)
             self._turns.do("RunPodSandbox", lambda: self._events.policy.expect(pod))
 
-        return Passage(request=request, done=done, failed=_nothing)
+        return Passage(request=request, done=done)
 
     def note_pods(self, sandboxes: Iterable[nri_pb2.PodSandbox]) -> None:
         """Pods that were there before."""
@@ -232,7 +232,7 @@ class Hooks:
     def _has_started(self, runtime_id: str) -> None:
         policy_id = self._known.policy_id(runtime_id)
         if policy_id in self._events.policy.grants:
-            self._events.start(Mention(container_id=policy_id, read=_unread))
+            self._events.start(placed_mention(policy_id))
             self._started(policy_id)
         else:
             self._look()
@@ -294,11 +294,3 @@ class Hooks:
         except TimeoutError:
             text = "pinfold: what runs already is not known yet"
             raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, text) from None
-
-
-def _unread() -> Newcomer:
-    raise AssertionError("a container that holds cpus is never read again")
-
-
-def _nothing(_failure: CallFailure) -> None:
-    """A failure that changes nothing."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from ...policy.model.container import ContainerId, ContainerState
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
-from ..dispatch.newcomer import Listing, Mention, Newcomer
+from ..dispatch.newcomer import Listing, placed_mention
 from ..dispatch.owner import Owner
 from .hooks import Hooks
 from .proxied_policy import ProxiedPolicy
@@ -138,7 +138,7 @@ class Reconciler:
                 and container.state is ContainerState.CREATED
                 and policy_id in policy.grants
             ):
-                events.start(Mention(container_id=policy_id, read=_unread))
+                events.start(placed_mention(policy_id))
                 self._started(policy_id)
         # A runtime that has just begun may not know all yet: nobody loses cpus over one list.
         gone = missing & self._missing
@@ -188,7 +188,3 @@ def _newest_running(listed: RuntimeList) -> Iterable[cri.ListedContainer]:
             if known is None or known.created_at <= one.created_at:
                 newest[key] = one
     return newest.values()
-
-
-def _unread() -> Newcomer:
-    raise AssertionError("a container that holds cpus is never read again")

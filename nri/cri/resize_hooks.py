@@ -11,12 +11,12 @@ from ...policy.model.container import PodId
 from ...policy.model.kubelet_resources import LinuxResources
 from ..api import cri_proxy_pb2 as cri
 from ..dispatch.answer import Answer
-from ..dispatch.newcomer import Mention, Newcomer
+from ..dispatch.newcomer import placed_mention
 from ..plugin.messages import linux_value
 from .nri_messages import resources_message
 from .pod_resizes import PodResizes, SizedPods
 from .proxied_policy import ProxiedPolicy
-from .relay import CallFailure, Passage, RefusedCallError
+from .relay import Passage, RefusedCallError
 
 PATIENCE_SECONDS: Final = 2.0
 """For which a call waits for the policy; then it passes unchanged, and is told later."""
@@ -59,7 +59,7 @@ class ResizeHooks:
         policy_id, events = self._known.policy_id(message.container_id), self._events
         wanted = linux_value(resources_message(message.linux))
 
-        mention = Mention(container_id=policy_id, read=_unread)
+        mention = placed_mention(policy_id)
 
         def update() -> _Updated:
             asked = events.asked.get(policy_id)
@@ -87,7 +87,7 @@ class ResizeHooks:
             given_up=take_back,
         )
         if found is None or found.asked is None:
-            return Passage(request=request, done=_no_reply, failed=lambda _: self._look())
+            return Passage(request=request, failed=lambda _: self._look())
         answer = found.answer
         if answer.refusal:
             self._turns.do("refused update", lambda: self._proxied.post_present(answer.others))
@@ -96,7 +96,7 @@ class ResizeHooks:
             write_answer(answer, message.linux)
             request = message.SerializeToString()
         if answer.is_echo:
-            return Passage(request=request, done=_no_reply, failed=_nothing)
+            return Passage(request=request)
         return Passage(
             request=request,
             done=lambda _: self._turns.do("update", lambda: settle(found)),
@@ -110,7 +110,7 @@ class ResizeHooks:
         wanted = linux_value(resources_message(message.resources))
         resize = self._pods.resize(PodId(message.pod_sandbox_id), wanted)
         if resize is None:
-            return Passage(request=request, done=_no_reply, failed=_nothing)
+            return Passage(request=request)
         resizes, turns = self._pod_resizes, self._turns
         answer = await turns.ask(
             "UpdatePodSandboxResources",
@@ -143,15 +143,3 @@ def write_answer(answer: Answer, resources: cri.Resources) -> None:
         resources.cpuset_mems = str(own.mems)
     if answer.lifts_quota:
         resources.cpu_quota = _NO_QUOTA
-
-
-def _unread() -> Newcomer:
-    raise AssertionError("a container that holds cpus is never read again")
-
-
-def _nothing(_failure: CallFailure) -> None:
-    """A failure that changes nothing."""
-
-
-def _no_reply(_reply: bytes) -> None:
-    """A success that changes nothing."""
