@@ -143,8 +143,8 @@ def is_preinstalled(environment: Mapping[str, str]) -> bool:
 
 def _embedded(identity: Identity) -> Access:
     # Imported here: a node's daemon serves a real one.
-    from ...nri.embedded.embedded_cri import embedded_link
     from ...nri.embedded.embedded_runtime import EmbeddedRuntime
+    from ...nri.embedded.embedded_updates import embedded_link
     from ...nri.embedded.runtime_dialects import NEWEST
 
     runtime = EmbeddedRuntime(replace(NEWEST, name="embedded"))

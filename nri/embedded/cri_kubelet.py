@@ -17,7 +17,7 @@ from ..cri.cdi_specs import DeviceNode
 from ..cri.upstream import MESSAGE_OPTIONS, RUNTIME
 from ..plugin.string_entries import write_entries
 from .claim_driver import ClaimDriver
-from .cri_face import cri_resources
+from .cri_server import cri_resources
 from .kubelet import RefusedCreation, container_message, sandbox_message
 
 _Reply = TypeVar("_Reply", bound=Message)

@@ -13,8 +13,8 @@ from ...policy.engine.engine import Engine
 from ...topology.sets.base_errors import PinfoldError
 from ..dispatch.report import Happening, Report
 from ..plugin.plugin import Plugin, Timing
-from .embedded_cri import embedded_link
 from .embedded_runtime import EmbeddedRuntime
+from .embedded_updates import embedded_link
 from .runtime_dialects import NEWEST, Dialect
 
 _SECONDS: Final = 10.0

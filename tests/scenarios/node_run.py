@@ -12,8 +12,8 @@ from pinfold.cmd.daemon.moves.rule_watch import RULES_SECONDS, RuleWatch
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Decided, Happening, HintsMissing, Unsupported
-from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
+from pinfold.nri.embedded.embedded_updates import EmbeddedUpdates, kernel_reader
 from pinfold.nri.embedded.kubelet import (
     container_message,
     resources_message,
@@ -195,7 +195,7 @@ class NodeRun:
             Engine(self.machine, config),
             RuntimeLink(
                 connect=self.runtime.connect,
-                find_sender=lambda _runtime: EmbeddedCri(self.runtime),
+                find_sender=lambda _runtime: EmbeddedUpdates(self.runtime),
                 read_back=kernel_reader(self.runtime),
             ),
             self.happenings.append,

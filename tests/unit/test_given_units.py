@@ -9,8 +9,8 @@ import pytest
 
 from pinfold.cmd.daemon.daemon import Daemon
 from pinfold.cmd.report.console import tree_lines
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.books.books import Books

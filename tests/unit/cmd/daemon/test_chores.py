@@ -23,8 +23,8 @@ from pinfold.cmd.daemon.config_watch import ConfigWatch
 from pinfold.cmd.daemon.daemon import Command, Daemon, reload_configuration
 from pinfold.cmd.daemon.sd_notify import Notifier
 from pinfold.cmd.report.decision_log import DecisionLog
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.configuration.config_text import read_config

@@ -13,8 +13,8 @@ from pinfold.cmd.daemon.config_watch import ConfigWatch
 from pinfold.cmd.daemon.daemon import Daemon, memory_bytes
 from pinfold.cmd.daemon.drift_audit import AUDIT_SECONDS, DriftAudit
 from pinfold.nri.dispatch.report import Drifted, Happening
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.inquiry.audit import (
     CLEARED,

@@ -32,8 +32,8 @@ from pinfold.cmd.web.web_server import Page, WebServer
 from pinfold.nri.dispatch.actuator import SUSPECT
 from pinfold.nri.dispatch.pacer import Pacer
 from pinfold.nri.dispatch.update_sender import NoAnswerError
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.nri.plugin.plugin import RuntimeLink
 from pinfold.policy.configuration.config import Config

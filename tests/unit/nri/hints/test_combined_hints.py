@@ -31,8 +31,8 @@ from pinfold.nri.dispatch.report import (
     Outcome,
     Tally,
 )
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.hints.combined_hints import Surroundings
 from pinfold.nri.hints.device_hints import DeviceNumber
 from pinfold.nri.hints.hint_finder import Found, HintFinder

@@ -12,8 +12,8 @@ from pinfold.nri.dispatch.report import (
     Outcome,
     Tally,
 )
-from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import EmbeddedUpdates, kernel_reader
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
 from pinfold.nri.embedded.runtime_dialects import (
     NEWEST,
@@ -71,8 +71,8 @@ class Node:
         )
         return plugin, threading.Thread(target=plugin.run, name="plugin")
 
-    def _way(self, _runtime: str) -> EmbeddedCri:
-        return EmbeddedCri(self.runtime)
+    def _way(self, _runtime: str) -> EmbeddedUpdates:
+        return EmbeddedUpdates(self.runtime)
 
     def _report(self, happening: Happening) -> None:
         self.tally(happening)

@@ -1,4 +1,4 @@
-"""The embedded runtime's CRI socket and its cgroups, for the actuator of the plugin beside it."""
+"""Updates at the embedded runtime, and its cgroups, for the actuator of the plugin beside it."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from ..plugin.plugin import RuntimeLink
 from .embedded_runtime import EmbeddedRuntime, RequestError
 
 
-class EmbeddedCri:
+class EmbeddedUpdates:
     """A sender of updates to the runtime in this process, as its kubelet would."""
 
     def __init__(self, runtime: EmbeddedRuntime) -> None:
@@ -56,6 +56,6 @@ def embedded_link(runtime: EmbeddedRuntime) -> RuntimeLink:
     """The link of a plugin to the embedded runtime beside it."""
     return RuntimeLink(
         connect=runtime.connect,
-        find_sender=lambda _: EmbeddedCri(runtime),
+        find_sender=lambda _: EmbeddedUpdates(runtime),
         read_back=kernel_reader(runtime),
     )

@@ -1,4 +1,4 @@
-"""The CRI face of the embedded runtime: a socket at which a kubelet, or a proxy, finds it.
+"""The CRI server of the embedded runtime: a socket at which a kubelet, or a proxy, finds it.
 
 Calls that change pods and containers are served; others are answered as an older runtime would,
 with UNIMPLEMENTED.
@@ -38,7 +38,7 @@ _STATES: Final = {
 }
 
 
-class CriFace(RawHandler):
+class EmbeddedCriServer(RawHandler):
     """A CRI socket of an embedded runtime, from `start` until `stop`."""
 
     def __init__(self, runtime: EmbeddedRuntime, cdi_folders: Sequence[Path] = FOLDERS) -> None:
@@ -83,7 +83,7 @@ class CriFace(RawHandler):
             os.unlink(path)
         # The stubs leave the handlers' types open, here and below.
         server = grpc.server(  # pyright: ignore[reportUnknownMemberType]
-            ThreadPoolExecutor(_THREADS, thread_name_prefix="cri-face"),
+            ThreadPoolExecutor(_THREADS, thread_name_prefix="cri-server"),
             handlers=[self],
             options=MESSAGE_OPTIONS,
         )
