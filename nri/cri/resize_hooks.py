@@ -13,7 +13,7 @@ from ..api import cri_proxy_pb2 as cri
 from ..dispatch.answer import Answer
 from ..dispatch.newcomer import placed_mention
 from ..plugin.messages import linux_value
-from .nri_messages import resources_message
+from .nri_messages import nri_resources
 from .pod_resizes import PodResizes, SizedPods
 from .proxied_policy import ProxiedPolicy
 from .relay import Passage, RefusedCallError
@@ -57,7 +57,7 @@ class ResizeHooks:
         await self._adopted()
         message = cri.UpdateRequest.FromString(request)
         policy_id, events = self._known.policy_id(message.container_id), self._events
-        wanted = linux_value(resources_message(message.linux))
+        wanted = linux_value(nri_resources(message.linux))
 
         mention = placed_mention(policy_id)
 
@@ -107,7 +107,7 @@ class ResizeHooks:
         """UpdatePodSandboxResources, which the kubelet calls before it resizes a pod."""
         await self._adopted()
         message = cri.UpdateSandboxRequest.FromString(request)
-        wanted = linux_value(resources_message(message.resources))
+        wanted = linux_value(nri_resources(message.resources))
         resize = self._pods.resize(PodId(message.pod_sandbox_id), wanted)
         if resize is None:
             return Passage(request=request)

@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError, Message
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
 from ..cri.cdi_specs import FOLDERS
-from ..cri.nri_messages import container_of_config, resources_message, sandbox_of_config
+from ..cri.nri_messages import container_of_config, nri_resources, sandbox_of_config
 from ..cri.relay import RawHandler
 from ..cri.upstream import MESSAGE_OPTIONS, RUNTIME
 from ..plugin.string_entries import write_entries
@@ -225,12 +225,12 @@ class EmbeddedCriServer(RawHandler):
         message = cri.UpdateRequest.FromString(request)
         if message.container_id in self.runtime.broken_ids:
             raise RequestError("failed to update resources")
-        self.runtime.update(message.container_id, resources_message(message.linux))
+        self.runtime.update(message.container_id, nri_resources(message.linux))
         return cri.Empty()
 
     def _update_pod(self, request: bytes) -> Message:
         message = cri.UpdateSandboxRequest.FromString(request)
-        size = resources_message(message.resources)
+        size = nri_resources(message.resources)
         self.runtime.update_pod(message.pod_sandbox_id, size)
         return cri.Empty()
 
