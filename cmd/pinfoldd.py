@@ -27,7 +27,7 @@ from .daemon.config_file import load_config, read_file
 from .daemon.config_watch import ConfigWatch
 from .daemon.cpuset_conflicts import read_managers
 from .daemon.daemon import Command, Daemon, memory_bytes
-from .daemon.hint_sources import find_surroundings
+from .daemon.hint_sources import find_hint_sources
 from .daemon.machine_source import machine_of, machine_options
 from .daemon.runtimes import DEFAULT_SOCKET, Access, find_runtime, is_preinstalled
 from .daemon.sd_notify import Notifier
@@ -174,7 +174,7 @@ def command(
     claim = claim_patiently(state_dir, log, goes_on=access.identity.is_preinstalled)
     is_here = sysfs_root is None and machine is None and access.embedded is None
     reports = DaemonReports.of(claim.folder, _tuner(kernel_root, claim, log, is_here=is_here), log)
-    surroundings = find_surroundings(root, environment)
+    hint_sources = find_hint_sources(root, environment)
     with loaded.placing():
         daemon = Daemon(
             found,
@@ -182,7 +182,7 @@ def command(
             access.link,
             reports=[DecisionLog(log, access.where), notifier, *reports],
             identity=access.identity,
-            finder=surroundings,
+            finder=hint_sources,
             as_found=reports.tuner.as_found if reports.tuner else None,
         )
     daemon.written = loaded
@@ -208,7 +208,7 @@ def command(
         attendants.stop()
         # Nobody waits for a signal any more, and the pipe goes with the daemon.
         signal.set_wakeup_fd(-1)
-        surroundings.close()
+        hint_sources.close()
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(FAULT)

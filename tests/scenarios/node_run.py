@@ -21,7 +21,7 @@ from pinfold.nri.embedded.kubelet import (
     start_pods,
 )
 from pinfold.nri.embedded.runtime_dialects import Dialect
-from pinfold.nri.hints.combined_hints import Surroundings
+from pinfold.nri.hints.combined_hints import CombinedHints
 from pinfold.nri.plugin.plugin import Plugin, RuntimeLink, Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
@@ -89,7 +89,7 @@ class NodeRun:
         """Sentences that operators were told."""
         self._kubelet = kubelet
         self._devices = DeviceNode(topology) if topology.machine.devices else None
-        self._finder: Surroundings | PatientFinder | None = None
+        self._finder: CombinedHints | PatientFinder | None = None
         self._advice: Mapping[ContainerId, Advice] = {}
         """What the state file of a plugin that ended tells the next one."""
 
@@ -188,7 +188,7 @@ class NodeRun:
     def _start(self, step: Start) -> None:
         assert not step.expected_error, "no scenario needs it so far"
         config = Config() if step.config is None else config_from_values(step.config)
-        self._finder = Surroundings(has_test_hints=bool(step.environment.get(TEST_APIS)))
+        self._finder = CombinedHints(has_test_hints=bool(step.environment.get(TEST_APIS)))
         if self._devices is not None:
             self._finder = self._devices.finder(step.environment)
         self._plugin = Plugin(

@@ -19,7 +19,7 @@ from pinfold.nri.embedded.cri_server import cri_resources
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
 from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import container_message, resources_message, sandbox_message
-from pinfold.nri.hints.combined_hints import Surroundings
+from pinfold.nri.hints.combined_hints import CombinedHints
 from pinfold.nri.hints.hint_finder import HintFinder
 from pinfold.nri.plugin.plugin import Plugin, Timing
 from pinfold.policy.engine.advice import Advice
@@ -101,7 +101,7 @@ class Wire(ABC):
         advice: Mapping[ContainerId, Advice],
         finder: HintFinder | None = None,
     ) -> None:
-        self.front = self.make_front(policy, finder or Surroundings())
+        self.front = self.make_front(policy, finder or CombinedHints())
         self.front.events.advice = advice
         self._thread = threading.Thread(target=self.front.run, daemon=True)
         self._thread.start()
