@@ -36,7 +36,7 @@ class Attendants:
         """Start the daemon, and with it what looks on; those that serve come after its runtime."""
         daemon = self._daemon
         rebalance = BackgroundRebalance(daemon, self._logs.logger)
-        daemon.timetable.every("rebalance", REBALANCE_SECONDS, rebalance.look)
+        daemon.timers.every("rebalance", REBALANCE_SECONDS, rebalance.look)
         daemon.first_service.afterwards("metrics at the start", self._metrics.follow)
         self._reports.start(daemon)
         daemon.start()

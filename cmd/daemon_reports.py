@@ -63,7 +63,7 @@ class DaemonReports:
 
     def start(self, daemon: Daemon) -> None:
         """Have garbage collected between events, and traces told once the runtime was served."""
-        daemon.timetable.every("garbage", LOOK_SECONDS, self.garbage.look)
+        daemon.timers.every("garbage", LOOK_SECONDS, self.garbage.look)
         daemon.first_service.afterwards("traces at the start", lambda: self.follow(daemon))
         self.garbage.start()
 

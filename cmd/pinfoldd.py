@@ -22,13 +22,13 @@ from .attendants import Attendants
 from .commands.exit_status import FAULT, StatusCommand
 from .control.control_server import ControlServer
 from .control.control_socket import place_control_socket
-from .daemon.chores import live_root, plan_chores
 from .daemon.config_file import load_config, read_file
 from .daemon.config_watch import ConfigWatch
 from .daemon.cpuset_conflicts import read_managers
 from .daemon.daemon import Command, Daemon, memory_bytes
 from .daemon.hint_sources import find_hint_sources
-from .daemon.machine_source import machine_of, machine_options
+from .daemon.machine_source import live_root, machine_of, machine_options
+from .daemon.periodic_work import plan_periodic_work
 from .daemon.runtimes import DEFAULT_SOCKET, Access, find_runtime, is_preinstalled
 from .daemon.sd_notify import Notifier
 from .daemon_reports import DaemonReports
@@ -189,7 +189,7 @@ def command(
     _look_for_conflicts(daemon, log, is_here=is_here)
     server = _control_server((control, claim), daemon, reports, access, root, log)
     reports.begin(daemon)
-    plan_chores(daemon, watch, root, log)
+    plan_periodic_work(daemon, watch, root, log)
     metrics = MetricsServer(daemon, root, log, reports.counts)
     attendants = Attendants(daemon, reports, server, metrics, logs)
     load = partial(_load_again, watch, config_path, settings, log)

@@ -58,7 +58,7 @@ class ControlServer:
         self.follow()
         self._gate.start()
         # A new configuration may be in force later than it was asked for, and a group come later.
-        self._daemon.timetable.every("control socket", LOOK_SECONDS, self.follow)
+        self._daemon.timers.every("control socket", LOOK_SECONDS, self.follow)
 
     def follow(self) -> None:
         """Let in the group that the configuration in force names; after each change of it."""
@@ -68,7 +68,7 @@ class ControlServer:
 
     def stop(self) -> None:
         """Take no more clients, end the calls that are being answered and remove the socket."""
-        self._daemon.timetable.cancel("control socket")
+        self._daemon.timers.cancel("control socket")
         with self._following:
             self._is_over = True
         self._gate.stop()

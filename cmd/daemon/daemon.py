@@ -32,7 +32,7 @@ from .moves.refused_moves import RefusedMoves
 from .moves.rule_watch import RuleWatch
 from .reload_record import ReloadRecord
 from .sd_notify import Notifier
-from .timetable import Timetable
+from .timers import Timers
 
 _BUSY_SECONDS: Final = 10.0
 _WAKINGS_MAX: Final = 1 << 16
@@ -125,10 +125,10 @@ class Daemon:
         Raises `ConfigError` where the configuration does not fit the machine.
         """
         self._as_found = as_found or _as_it_is
-        self.timetable = Timetable(lambda what, error: self._report(Crashed(what, error)), clock)
+        self.timers = Timers(lambda what, error: self._report(Crashed(what, error)), clock)
         self.tally = Tally()
-        cold_starts, self.refused_moves = ColdStarts(self.timetable), RefusedMoves()
-        self.first_service = FirstService(self.timetable)
+        cold_starts, self.refused_moves = ColdStarts(self.timers), RefusedMoves()
+        self.first_service = FirstService(self.timers)
         self._report = Fanout(
             (self.tally, cold_starts, self.refused_moves, self.first_service, *reports)
         )
@@ -185,8 +185,8 @@ class Daemon:
         return self.tally.synchronizations > 0
 
     def start(self) -> None:
-        """Begin to connect to the runtime, and with what is in the timetable."""
-        self.timetable.start()
+        """Begin to connect to the runtime, and set its timers going."""
+        self.timers.start()
         self._thread.start()
 
     def tell(self, command: Command) -> None:
@@ -247,7 +247,7 @@ class Daemon:
         """Make no more moves and do nothing more at a time; who waits for a runtime is let go."""
         self.is_stopping = True
         self.plugin.actuator.let_go()
-        self.timetable.stop()
+        self.timers.stop()
 
     def stop(self) -> None:
         """Leave the runtime. Containers keep what they have."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...nri.dispatch.report import Happening, Synchronized
-from .timetable import Timetable
+from .timers import Timers
 
 WAIT_SECONDS: Final = 1.0
 """No runtime may be there: then the work is done after so long."""
@@ -15,18 +15,18 @@ class FirstService:
 
     takes = (Synchronized,)
 
-    def __init__(self, timetable: Timetable) -> None:
-        self._timetable = timetable
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
         self._waiting: dict[str, Callable[[], None]] = {}
 
     def __call__(self, happening: Happening) -> None:
         """Have all that waits done now."""
         while self._waiting:
             name, work = self._waiting.popitem()
-            self._timetable.cancel(name)
-            self._timetable.once(name, 0, work)
+            self._timers.cancel(name)
+            self._timers.once(name, 0, work)
 
     def afterwards(self, name: str, work: Callable[[], None]) -> None:
-        """Have this done then, by the timetable; to be called before there is a runtime."""
+        """Have this done then, by a timer; to be called before there is a runtime."""
         self._waiting[name] = work
-        self._timetable.once(name, WAIT_SECONDS, work)
+        self._timers.once(name, WAIT_SECONDS, work)

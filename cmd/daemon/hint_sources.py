@@ -15,7 +15,7 @@ from ..kernel.host_device import device_of, small_file
 
 
 def find_hint_sources(root: str | None, environment: Mapping[str, str]) -> CombinedHints:
-    """All sources there are; without a root (see `chores.live_root`), only annotations of tests.
+    """All sources there are; without a root (see `live_root`), only annotations of tests.
 
     Raises `TopologyError` where the root shows no machine.
     """

@@ -1,18 +1,18 @@
 """What waits for the first answer to the runtime is done behind it, or after a while."""
 
 from pinfold.cmd.daemon.first_service import WAIT_SECONDS, FirstService
-from pinfold.cmd.daemon.timetable import Timetable
+from pinfold.cmd.daemon.timers import Timers
 from pinfold.nri.dispatch.report import Synchronized
 
 
 class Moment:
-    """A clock and a timetable by it."""
+    """A clock and a timers by it."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.done: list[str] = []
-        self.timetable = Timetable(lambda _what, error: self.done.append(str(error)), self.clock)
-        self.service = FirstService(self.timetable)
+        self.timers = Timers(lambda _what, error: self.done.append(str(error)), self.clock)
+        self.service = FirstService(self.timers)
 
     def clock(self) -> float:
         return self.now
@@ -22,7 +22,7 @@ class Moment:
 
     def pass_by(self, seconds: float) -> list[str]:
         self.now += seconds
-        self.timetable.work_off()
+        self.timers.work_off()
         return self.done
 
 

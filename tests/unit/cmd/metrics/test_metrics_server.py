@@ -91,8 +91,8 @@ class Node:
         self.metrics = MetricsServer(self.daemon, None if root is None else str(root), LOG, counts)
 
     def start(self) -> None:
-        # The timetable's own thread would look at another clock than the test.
-        self.daemon.timetable.start = lambda: None  # type: ignore[method-assign]
+        # The timers's own thread would look at another clock than the test.
+        self.daemon.timers.start = lambda: None  # type: ignore[method-assign]
         self.daemon.start()
         assert self.runtime.wait_until_synchronized(5)
         assert self.daemon.plugin.wait_until_ready(5)
@@ -104,7 +104,7 @@ class Node:
 
     def pass_seconds(self, seconds: float) -> None:
         self.now += seconds
-        self.daemon.timetable.work_off()
+        self.daemon.timers.work_off()
 
     def get(self, path: str, method: str = "GET") -> tuple[int, str]:
         assert self.metrics.port is not None

@@ -1,7 +1,6 @@
-"""Chores of the daemon: its work at fixed intervals, aside from the runtime's events."""
+"""Periodic work of the daemon, aside from the runtime's events: what is done how often."""
 
 import logging
-import os
 from functools import partial
 from typing import Final
 
@@ -24,32 +23,26 @@ CPUS_SECONDS: Final = 10.0
 """Between two looks at which cpus are online."""
 
 
-def live_root(sysfs_root: str | None, machine: str | None) -> str | None:
-    """The folder where this machine's state of the moment can be read; None for one on paper."""
-    if machine is not None:
-        return None
-    root = "/" if sysfs_root is None else sysfs_root
-    return root if os.path.isdir(root) else None
-
-
-def plan_chores(daemon: Daemon, watch: ConfigWatch, root: str | None, log: logging.Logger) -> None:
-    """Enter everything into the daemon's timetable, before it starts. `root`: see `live_root`.
+def plan_periodic_work(
+    daemon: Daemon, watch: ConfigWatch, root: str | None, log: logging.Logger
+) -> None:
+    """Set a timer of the daemon's for each, before it starts. `root`: that of this machine's files.
 
     Raises `TopologyError` where that shows no machine.
     """
-    timetable = daemon.timetable
-    timetable.every("configuration files", CONFIG_SECONDS, partial(_look_at_files, watch, daemon))
-    timetable.every("audit", AUDIT_SECONDS, daemon.audit.repair)
-    timetable.every("rules", RULES_SECONDS, daemon.rules.look)
+    timers = daemon.timers
+    timers.every("configuration files", CONFIG_SECONDS, partial(_look_at_files, watch, daemon))
+    timers.every("audit", AUDIT_SECONDS, daemon.audit.repair)
+    timers.every("rules", RULES_SECONDS, daemon.rules.look)
     # A rule about a label of the processor would read it while its container waits.
-    timetable.once("processor", PROCESSOR_SECONDS, partial(_read_processor, daemon))
+    timers.once("processor", PROCESSOR_SECONDS, partial(_read_processor, daemon))
     if root is not None:
         tree = open_tree(root)
         look_at_memory = partial(_look_at_memory, tree, daemon)
-        timetable.once("free memory at the start", 0, look_at_memory)
-        timetable.every("free memory", MEMORY_SECONDS, look_at_memory)
-        timetable.every("threads", AUDIT_SECONDS, partial(daemon.audit.look_at_threads, root))
-        timetable.every("cpus", CPUS_SECONDS, CpuWatch(root, daemon, log).look)
+        timers.once("free memory at the start", 0, look_at_memory)
+        timers.every("free memory", MEMORY_SECONDS, look_at_memory)
+        timers.every("threads", AUDIT_SECONDS, partial(daemon.audit.look_at_threads, root))
+        timers.every("cpus", CPUS_SECONDS, CpuWatch(root, daemon, log).look)
 
 
 def _look_at_files(watch: ConfigWatch, daemon: Daemon) -> None:

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.daemon.chores import (
+from pinfold.cmd.daemon.config_file import load_config
+from pinfold.cmd.daemon.config_watch import ConfigWatch
+from pinfold.cmd.daemon.daemon import Command, Daemon, reload_configuration
+from pinfold.cmd.daemon.machine_source import live_root
+from pinfold.cmd.daemon.periodic_work import (
     CONFIG_SECONDS,
     CPUS_SECONDS,
     MEMORY_SECONDS,
     PROCESSOR_SECONDS,
-    live_root,
-    plan_chores,
+    plan_periodic_work,
 )
-from pinfold.cmd.daemon.config_file import load_config
-from pinfold.cmd.daemon.config_watch import ConfigWatch
-from pinfold.cmd.daemon.daemon import Command, Daemon, reload_configuration
 from pinfold.cmd.daemon.sd_notify import Notifier
 from pinfold.cmd.report.decision_log import DecisionLog
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
@@ -39,7 +39,7 @@ from pinfold.topology.sysfs.processor import parse_processor
 from tests.unit.cmd.daemon.paper_node import PATIENT
 
 GIB = 2**30
-LOG = logging.getLogger("test_chores")
+LOG = logging.getLogger("test_periodic_work")
 COLD = {"cold-start.resource-policy.nri.io/pod": "duration: 10s"}
 ONLINE = "sys/devices/system/cpu/online"
 
@@ -87,7 +87,7 @@ RESERVED = Config(reserved_resources=Amounts(cpu="cpuset:0"))
 
 
 class Node:
-    """A daemon with its embedded runtime, and a clock for its timetable."""
+    """A daemon with its embedded runtime, and a clock for its timers."""
 
     def __init__(
         self, machine: Machine, runtime: EmbeddedRuntime, settings: Config = RESERVED
@@ -104,8 +104,8 @@ class Node:
         )
 
     def start(self) -> None:
-        # The timetable's own thread would look at another clock than the test.
-        self.daemon.timetable.start = lambda: None  # type: ignore[method-assign]
+        # The timers's own thread would look at another clock than the test.
+        self.daemon.timers.start = lambda: None  # type: ignore[method-assign]
         self.daemon.start()
         self.await_synchronization()
 
@@ -120,7 +120,7 @@ class Node:
 
     def pass_seconds(self, seconds: float) -> None:
         self.clock.now += seconds
-        self.daemon.timetable.work_off()
+        self.daemon.timers.work_off()
         assert self.daemon.plugin.settle()
 
     def told(self, name: str) -> tuple[str, str]:
@@ -147,7 +147,7 @@ def fixture_run() -> Generator[Run]:
         node = Node(machine, runtime or EmbeddedRuntime(request_timeout_seconds=10.0), settings)
         running.append(node)
         watch = ConfigWatch(config or Path("/nonexistent"))
-        plan_chores(node.daemon, watch, None if root is None else str(root), LOG)
+        plan_periodic_work(node.daemon, watch, None if root is None else str(root), LOG)
         node.start()
         return node
 

@@ -1,4 +1,4 @@
-"""Work that is due at some time: once or again and again, all of it in one thread."""
+"""Timers of the daemon: work that is due once or again and again, all of it in one thread."""
 
 import threading
 import time
@@ -13,8 +13,8 @@ class _Entry(Struct, frozen=True, kw_only=True):
     work: Callable[[], None]
 
 
-class Timetable:
-    """Entries by name; they may be made and cancelled from any thread.
+class Timers:
+    """Timers by name; they may be set and cancelled from any thread.
 
     Work that raises is told to `crashed` with its name, and the rest goes on.
     """
@@ -69,7 +69,7 @@ class Timetable:
 
     def start(self) -> None:
         """Begin to work off the entries."""
-        self._thread = threading.Thread(target=self._run, name="timetable", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="timers", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
