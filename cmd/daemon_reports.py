@@ -64,7 +64,7 @@ class DaemonReports:
     def start(self, daemon: Daemon) -> None:
         """Have garbage collected between events, and traces told once the runtime was served."""
         daemon.timers.every("garbage", LOOK_SECONDS, self.garbage.look)
-        daemon.first_service.afterwards("traces at the start", lambda: self.follow(daemon))
+        daemon.deferred_start.add("traces at the start", lambda: self.follow(daemon))
         self.garbage.start()
 
     def follow(self, daemon: Daemon) -> None:

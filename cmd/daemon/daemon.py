@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
+from msgspec import Struct
+
 from ...nri.cri.cri_link import CriLink
 from ...nri.dispatch.front import Front
 from ...nri.dispatch.owner import UnfinishedError
@@ -25,12 +27,11 @@ from ...policy.text.errors import ConfigError
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
 from .cold_starts import ColdStarts
+from .deferred_start import DeferredStart
 from .drift_audit import DriftAudit
-from .first_service import FirstService
 from .heartbeat import Heartbeat
 from .moves.refused_moves import RefusedMoves
 from .moves.rule_watch import RuleWatch
-from .reload_record import ReloadRecord
 from .sd_notify import Notifier
 from .timers import Timers
 
@@ -100,6 +101,16 @@ def _close(*descriptors: int) -> None:
         os.close(one)
 
 
+class ReloadRecord(Struct, frozen=True):
+    """The last reading of the configuration, and the last one without a fault."""
+
+    is_good: bool
+    good_at: float
+    """In seconds since 1970; 0 where every one had a fault."""
+    fault: str = ""
+    """The first fault of the last reading; empty where it had none."""
+
+
 class Daemon:
     """One machine, one configuration, one runtime.
 
@@ -128,9 +139,9 @@ class Daemon:
         self.timers = Timers(lambda what, error: self._report(Crashed(what, error)), clock)
         self.tally = Tally()
         cold_starts, self.refused_moves = ColdStarts(self.timers), RefusedMoves()
-        self.first_service = FirstService(self.timers)
+        self.deferred_start = DeferredStart(self.timers)
         self._report = Fanout(
-            (self.tally, cold_starts, self.refused_moves, self.first_service, *reports)
+            (self.tally, cold_starts, self.refused_moves, self.deferred_start, *reports)
         )
         self.commands: Final = CommandQueue()
         policy, memory = Engine(self._as_found(machine), config), memory_bytes(machine)

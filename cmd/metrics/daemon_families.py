@@ -24,7 +24,7 @@ from ...policy.engine.gauges.gauge import Gauge
 from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from ...policy.engine.rebalance.wishes import AFFINITY, ANTI_AFFINITY, POOL, SPREAD, Wishes
 from ...policy.engine.snapshot import Snapshot
-from ..daemon.reload_record import ReloadRecord
+from ..daemon.daemon import ReloadRecord
 from .domain_levels import DOMAIN_LEVELS
 from .domain_series import DomainSeries
 from .event_counts import (

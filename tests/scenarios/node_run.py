@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
-from pinfold.cmd.daemon.cpuset_conflicts import read_managers
+from pinfold.cmd.daemon.kubelet_managers import read_managers
 from pinfold.cmd.daemon.moves.rule_watch import RULES_SECONDS, RuleWatch
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2

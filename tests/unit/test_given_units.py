@@ -290,7 +290,7 @@ def test_a_cold_start_ends_by_the_daemons_clock() -> None:
         timing=Timing(deadline_seconds=1.4),
         clock=lambda: clock[0],
     )
-    # The timers's own thread would look at another clock than the test.
+    # The timers' own thread would look at another clock than the test.
     daemon.timers.start = lambda: None  # type: ignore[method-assign]
     daemon.start()
     try:

@@ -104,7 +104,7 @@ class Node:
         )
 
     def start(self) -> None:
-        # The timers's own thread would look at another clock than the test.
+        # The timers' own thread would look at another clock than the test.
         self.daemon.timers.start = lambda: None  # type: ignore[method-assign]
         self.daemon.start()
         self.await_synchronization()

@@ -91,7 +91,7 @@ class Node:
         self.metrics = MetricsServer(self.daemon, None if root is None else str(root), LOG, counts)
 
     def start(self) -> None:
-        # The timers's own thread would look at another clock than the test.
+        # The timers' own thread would look at another clock than the test.
         self.daemon.timers.start = lambda: None  # type: ignore[method-assign]
         self.daemon.start()
         assert self.runtime.wait_until_synchronized(5)

@@ -13,8 +13,8 @@ from typing import NoReturn
 import pytest
 from msgspec import structs
 
-from pinfold.cmd.attendants import Attendants
 from pinfold.cmd.daemon.daemon import Daemon
+from pinfold.cmd.daemon_lifecycle import DaemonLifecycle
 from pinfold.cmd.daemon_reports import DaemonReports
 from pinfold.cmd.metrics.metrics_server import MetricsServer
 from pinfold.cmd.report.daemon_logger import DaemonLogger
@@ -371,7 +371,7 @@ def test_the_last_word_is_said_once_the_daemon_has_left_its_runtime(
 
     monkeypatch.setattr(node.daemon, "stop", leave_late)
     metrics = MetricsServer(node.daemon, None, LOG)
-    Attendants(node.daemon, node.reports, None, metrics, DaemonLogger(Log(), {})).stop()
+    DaemonLifecycle(node.daemon, node.reports, None, metrics, DaemonLogger(Log(), {})).stop()
     assert is_marked(node.state)
     assert len(read_state(node.state, LOG).running()) == 2
 

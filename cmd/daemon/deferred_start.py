@@ -1,4 +1,4 @@
-"""Work that waits until the runtime has its first answer: to load it takes time from that."""
+"""The deferred part of the start: it waits until the runtime has its first answer."""
 
 from collections.abc import Callable
 from typing import Final
@@ -10,7 +10,7 @@ WAIT_SECONDS: Final = 1.0
 """No runtime may be there: then the work is done after so long."""
 
 
-class FirstService:
+class DeferredStart:
     """A report that has work done once a runtime was told about all that runs, or after a while."""
 
     takes = (Synchronized,)
@@ -26,7 +26,7 @@ class FirstService:
             self._timers.cancel(name)
             self._timers.once(name, 0, work)
 
-    def afterwards(self, name: str, work: Callable[[], None]) -> None:
+    def add(self, name: str, work: Callable[[], None]) -> None:
         """Have this done then, by a timer; to be called before there is a runtime."""
         self._waiting[name] = work
         self._timers.once(name, WAIT_SECONDS, work)

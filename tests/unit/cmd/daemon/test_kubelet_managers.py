@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.daemon.cpuset_conflicts import read_managers
+from pinfold.cmd.daemon.kubelet_managers import read_managers
 from pinfold.policy.model.cpuset_conflicts import KubeletManagers, runc_warning
 from pinfold.topology.made.spec import machine_from_spec
 

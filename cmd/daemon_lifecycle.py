@@ -1,4 +1,4 @@
-"""Attendants of a daemon: what starts, follows the configuration and ends together with it."""
+"""The lifecycle of a daemon and all beside it: start, reload and stop, in this order."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .metrics.metrics_server import MetricsServer
 from .report.daemon_logger import DaemonLogger
 
 
-class Attendants:
-    """The servers and reports beside one daemon."""
+class DaemonLifecycle:
+    """Starts, reloads and stops one daemon with the servers and reports beside it."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Attendants:
         daemon = self._daemon
         rebalance = BackgroundRebalance(daemon, self._logs.logger)
         daemon.timers.every("rebalance", REBALANCE_SECONDS, rebalance.look)
-        daemon.first_service.afterwards("metrics at the start", self._metrics.follow)
+        daemon.deferred_start.add("metrics at the start", self._metrics.follow)
         self._reports.start(daemon)
         daemon.start()
 

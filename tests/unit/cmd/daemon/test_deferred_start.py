@@ -1,24 +1,24 @@
 """What waits for the first answer to the runtime is done behind it, or after a while."""
 
-from pinfold.cmd.daemon.first_service import WAIT_SECONDS, FirstService
+from pinfold.cmd.daemon.deferred_start import WAIT_SECONDS, DeferredStart
 from pinfold.cmd.daemon.timers import Timers
 from pinfold.nri.dispatch.report import Synchronized
 
 
 class Moment:
-    """A clock and a timers by it."""
+    """A clock and timers by it."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.done: list[str] = []
         self.timers = Timers(lambda _what, error: self.done.append(str(error)), self.clock)
-        self.service = FirstService(self.timers)
+        self.service = DeferredStart(self.timers)
 
     def clock(self) -> float:
         return self.now
 
     def ask_for(self, name: str) -> None:
-        self.service.afterwards(name, lambda: self.done.append(name))
+        self.service.add(name, lambda: self.done.append(name))
 
     def pass_by(self, seconds: float) -> list[str]:
         self.now += seconds
