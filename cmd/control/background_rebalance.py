@@ -63,8 +63,8 @@ class BackgroundRebalance:
         from ...policy.engine.rebalance.plan import RebalanceBudget, rebalance
         from ...policy.engine.rebalance.promise import needed_moves
         from .container_names import ControlRequestError
-        from .heavy.plan_document import move_documents
         from .move_step import move_container
+        from .plan_document import move_documents
 
         limits = RebalanceBudget(
             moves=moves, moves_exclusive=settings.move_exclusive, search_steps=_SEARCH_STEPS

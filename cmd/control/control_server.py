@@ -126,16 +126,16 @@ class ControlServer:
                 self._service = None
         if self._service is None:
             # Imported here: grpc and its protobuf take as long to load as everything else.
-            from .control_desk import ControlDesk
+            from .control_answers import ControlAnswers
             from .control_service import ControlService
-            from .heavy.heavy_desk import HeavyDesk
+            from .slow_answers import SlowAnswers
 
-            desk = ControlDesk(
+            answers = ControlAnswers(
                 daemon=self._daemon,
-                heavy=HeavyDesk(self._root, self._daemon.plugin.owner.pacer),
+                slow=SlowAnswers(self._root, self._daemon.plugin.owner.pacer),
                 journal=self._journal,
                 history=self._history,
                 kind=self._kind,
             )
-            self._service = ControlService(desk, self._socket.path, self._log)
+            self._service = ControlService(answers, self._socket.path, self._log)
         return self._service.connect()

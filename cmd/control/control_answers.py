@@ -1,4 +1,4 @@
-"""The desk of the control API: answers each question about a running daemon with a document.
+"""The answers of the control API: a document for each question about a running daemon.
 
 What it needs of the policy is one snapshot, taken in a turn; everything else is worked out in the
 thread that asks, while the policy goes on.
@@ -39,24 +39,24 @@ from .documents import (
 )
 from .explain_document import explain_document, time_text
 from .following.followed_decisions import followed_decisions
-from .heavy.heavy_desk import HeavyDesk
 from .history.history_keeper import HistoryKeeper
 from .history.saved_decision import SavedDecision
 from .move_step import move_container, read_promised
+from .slow_answers import SlowAnswers
 from .status_document import container_documents, pin_document, status_document
 
 _POLICY_SECONDS: Final = 2.0
 _REFUSALS_TOLD: Final = 5
 
 
-class ControlDesk(Struct, frozen=True, kw_only=True):
+class ControlAnswers(Struct, frozen=True, kw_only=True):
     """A daemon and what is noted of its decisions. For several threads."""
 
     daemon: Daemon
     journal: DecisionJournal
     history: HistoryKeeper | None
     """None where nothing is kept."""
-    heavy: HeavyDesk
+    slow: SlowAnswers
     kind: str
     """The kind of the runtime's interface: nri, embedded."""
 
@@ -210,7 +210,7 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
     def plan(self, moves: int | None, *, moves_exclusive: bool) -> bytes:
         """The moves that are worth it. Raises `ControlRequestError`, `TimeoutError`."""
         take = partial(self._snapshot, "plan")
-        return _encoded(self.heavy.plan(take, moves, moves_exclusive=moves_exclusive))
+        return _encoded(self.slow.plan(take, moves, moves_exclusive=moves_exclusive))
 
     def follow(self, over: threading.Event) -> Iterator[bytes]:
         """The documents of what is decided until it is over. Raises `TimeoutError`."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from ....policy.engine.rebalance.plan import RebalanceMove, RebalancePlan, Site
-from ..documents import PlanDocument, PlannedMoveDocument, SiteDocument
+from ...policy.engine.rebalance.plan import RebalanceMove, RebalancePlan, Site
+from .documents import PlanDocument, PlannedMoveDocument, SiteDocument
 
 
 def plan_document(plan: RebalancePlan) -> PlanDocument:

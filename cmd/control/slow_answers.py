@@ -5,12 +5,12 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Final
 
-from ....nri.dispatch.pacer import Pacer
-from ....policy.engine.snapshot import Snapshot
-from ....topology.sets.base_errors import TopologyError
-from ..container_names import ControlRequestError
-from ..documents import PlanDocument
-from .courteous_tree import CourteousTree
+from ...nri.dispatch.pacer import Pacer
+from ...policy.engine.snapshot import Snapshot
+from ...topology.sets.base_errors import TopologyError
+from ...topology.sysfs.sysfs_tree import SysfsTree, open_tree
+from .container_names import ControlRequestError
+from .documents import PlanDocument
 
 PLANNED_MAX: Final = 500
 """Containers for which the daemon plans itself; for more it is worth a process of its own."""
@@ -21,7 +21,7 @@ _ARCHIVE_BYTES_MAX: Final = 60 << 20
 _TURN_SECONDS: Final = 5.0
 
 
-class HeavyDesk:
+class SlowAnswers:
     """Plans and captures of one daemon. For several threads."""
 
     def __init__(self, root: str | None, pacer: Pacer) -> None:
@@ -35,7 +35,7 @@ class HeavyDesk:
     ) -> PlanDocument:
         """The moves that place containers better. Raises `ControlRequestError`, `TimeoutError`."""
         # Most nodes are never asked for a plan, and need not have it in memory.
-        from ....policy.engine.rebalance.plan import RebalanceBudget, rebalance
+        from ...policy.engine.rebalance.plan import RebalanceBudget, rebalance
         from .plan_document import plan_document
 
         with self._alone():
@@ -55,9 +55,8 @@ class HeavyDesk:
 
         Raises `ControlRequestError`, `TimeoutError`.
         """
-        from ....topology.made.machine_capture import capture
-        from ....topology.made.snapshot import SUFFIXES, pack
-        from ....topology.sysfs.sysfs_tree import open_tree
+        from ...topology.made.machine_capture import capture
+        from ...topology.made.snapshot import SUFFIXES, pack
 
         if self._root is None:
             raise ControlRequestError(
@@ -69,7 +68,7 @@ class HeavyDesk:
             raise ControlRequestError(f"{name}: unknown kind of archive — name it *{endings}")
         with self._alone():
             try:
-                _, snapshot = capture(CourteousTree(open_tree(self._root), self._pacer))
+                _, snapshot = capture(_PacedTree(open_tree(self._root), self._pacer))
                 content = pack(snapshot, name)
             except TopologyError as error:
                 raise ControlRequestError(str(error)) from error
@@ -87,3 +86,36 @@ class HeavyDesk:
             yield
         finally:
             self._turn.release()
+
+
+class _PacedTree:
+    """A tree of files that rests now and then between two looks at them."""
+
+    def __init__(self, tree: SysfsTree, pacer: Pacer) -> None:
+        self._tree = tree
+        self._pacer = pacer
+
+    @property
+    def root(self) -> str:
+        """The root as messages name it."""
+        return self._tree.root
+
+    def read(self, path: str) -> str | None:
+        """The text of a file; None where there is none to read."""
+        self._pacer.rest()
+        return self._tree.read(path)
+
+    def beginning(self, path: str) -> str | None:
+        """The first page of a file, which may be all; None where there is none to read."""
+        self._pacer.rest()
+        return self._tree.beginning(path)
+
+    def names(self, path: str) -> list[str]:
+        """The sorted names in a directory; empty where there is none."""
+        self._pacer.rest()
+        return self._tree.names(path)
+
+    def resolve(self, path: str) -> str | None:
+        """The path with all links followed, still inside the tree; None where it leads nowhere."""
+        self._pacer.rest()
+        return self._tree.resolve(path)
