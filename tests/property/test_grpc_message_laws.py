@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinfold.cmd.control.api import control_pb2 as api
-from pinfold.cmd.control.plain.plain_messages import MessageError, content, request_bytes
+from pinfold.cmd.control.grpc_client.grpc_messages import MessageError, content, request_bytes
 
 
 @given(container=st.text(), source=st.text(), target=st.text())

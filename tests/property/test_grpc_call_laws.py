@@ -8,7 +8,7 @@ from hpack import Decoder, Encoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinfold.cmd.control.plain.plain_call import REQUEST_BYTES_MAX, AnswerError, PlainCall
+from pinfold.cmd.control.grpc_client.grpc_call import REQUEST_BYTES_MAX, AnswerError, GrpcCall
 
 BYTES_MAX = 1 << 20
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -35,11 +35,11 @@ def trailers(status: int, details: str = "") -> bytes:
     return frame(HEADERS, END_STREAM | END_HEADERS, payload=header_block(fields))
 
 
-def a_call(request: bytes = b"", seconds: float | None = None) -> PlainCall:
-    return PlainCall("/service/Method", request, seconds, BYTES_MAX)
+def a_call(request: bytes = b"", seconds: float | None = None) -> GrpcCall:
+    return GrpcCall("/service/Method", request, seconds, BYTES_MAX)
 
 
-def heard(call: PlainCall, data: bytes, cuts: Sequence[int] = ()) -> list[bytes]:
+def heard(call: GrpcCall, data: bytes, cuts: Sequence[int] = ()) -> list[bytes]:
     """The messages of an answer that comes in pieces."""
     ends = sorted({min(cut, len(data)) for cut in cuts} | {len(data)})
     begins = [0, *ends[:-1]]

@@ -65,7 +65,7 @@ class AnswerError(ValueError):
     """Bytes that are no answer of a gRPC server, or a request that is too long for one."""
 
 
-class PlainCall:
+class GrpcCall:
     """One call: what is to be sent, and the messages of the answer as they come."""
 
     def __init__(self, method: str, request: bytes, seconds: float | None, bytes_max: int) -> None:
