@@ -25,8 +25,8 @@ from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from ...policy.engine.rebalance.wishes import AFFINITY, ANTI_AFFINITY, POOL, SPREAD, Wishes
 from ...policy.engine.snapshot import Snapshot
 from ..daemon.daemon import ReloadRecord
+from .domain_gauges import DomainGauges
 from .domain_levels import DOMAIN_LEVELS
-from .domain_series import DomainSeries
 from .event_counts import (
     BUCKETS_SECONDS,
     CREATION,
@@ -68,12 +68,12 @@ class DaemonLook:
 def daemon_families(
     look: DaemonLook,
     weight: SatisfiedWeight | None = None,
-    domain_series: DomainSeries | None = None,
+    domain_gauges: DomainGauges | None = None,
     pacer: Pacer = ALONE,
 ) -> Iterator[Metric | Gauge]:
     """Every family, also those of which nothing was counted yet.
 
-    `weight`, `domain_series`: kept from look to look.
+    `weight`, `domain_gauges`: kept from look to look.
     """
     counts = look.counts
     yield from _event_families(counts)
@@ -96,7 +96,7 @@ def daemon_families(
     wishes = (weight or SatisfiedWeight()).wishes(look.snapshot, pacer.rest)
     yield from _wish_families(look.snapshot, wishes)
     yield from _cause_families(counts)
-    yield from (domain_series or DomainSeries()).families(look.snapshot)
+    yield from (domain_gauges or DomainGauges()).families(look.snapshot)
     yield from _health_families(look)
 
 

@@ -21,7 +21,7 @@ from ...nri.dispatch.pacer import ALONE, Pacer
 from ...policy.engine.gauges.gauge import Gauge
 from ...policy.engine.gauges.value_runs import ValueRuns
 from ..report.version import VERSION
-from .process_figures import ProcessFigures
+from .process_metrics import ProcessMetrics
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -65,7 +65,7 @@ class Exposition:
         self._lock = threading.Lock()
         self._families: dict[tuple[str, str], _Family] = {}
         """By name and description."""
-        self._process: ProcessFigures | None = None
+        self._process: ProcessMetrics | None = None
 
     def page(
         self,
@@ -97,7 +97,7 @@ class Exposition:
             if with_build:
                 parts.append(_build())
             if with_process:
-                self._process = self._process or ProcessFigures()
+                self._process = self._process or ProcessMetrics()
                 for metric in self._process.collect():
                     parts.append(self._family(known, metric).text_of_metric(metric))
             return b"".join(parts)

@@ -18,12 +18,12 @@ from ..daemon.daemon import Daemon
 from ..web.web_server import Page, Pages
 from .daemon_families import GROUP as OWN
 from .daemon_families import DaemonLook, daemon_families
-from .domain_series import DomainSeries
+from .domain_gauges import DomainGauges
 from .event_counts import EventCounts
 from .exposition import CONTENT_TYPE, Exposition
 from .pinning_gauges import pinning_gauges
 from .placement_info import placement_families
-from .process_figures import GROUP as PROCESS
+from .process_metrics import GROUP as PROCESS
 
 _POLICY_SECONDS: Final = 2.0
 """How long the policy may be busy; whoever asks waits for ten seconds, as a rule."""
@@ -51,7 +51,7 @@ class MetricPages:
         self._pacer = daemon.plugin.owner.pacer
         self._weight = SatisfiedWeight()
         """Kept from page to page, which are made one at a time."""
-        self._domains = DomainSeries()
+        self._domains = DomainGauges()
         self._exposition = Exposition(self._pacer)
 
     def pages(self, *, with_metrics: bool) -> Pages:

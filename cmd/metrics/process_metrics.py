@@ -1,4 +1,4 @@
-"""Figures of the daemon's own process: memory, processor time, threads and files."""
+"""Metrics of the daemon's own process: memory, processor time, threads and files."""
 
 import os
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from prometheus_client.registry import Collector
 GROUP: Final = "process"
 
 
-class ProcessFigures(Collector):
-    """Figures that Prometheus's clients tell of any process, under the names they share; and more.
+class ProcessMetrics(Collector):
+    """Metrics that Prometheus's clients tell of any process, under the names they share; and more.
 
     psutil has what the Python client lacks: threads, switches between them, and bytes written.
     """
@@ -23,7 +23,7 @@ class ProcessFigures(Collector):
         self._process = psutil.Process(os.getpid())
 
     def collect(self) -> Iterator[Metric]:
-        """The figures of this moment; those that the kernel refuses are left out."""
+        """The metrics of this moment; those that the kernel refuses are left out."""
         yield from self._common.collect()
         with self._process.oneshot():
             yield GaugeMetricFamily(

@@ -1,4 +1,4 @@
-"""Series of domains: their cpus, those that containers have for themselves, and their memory."""
+"""Gauges of domains: their cpus, those that containers have for themselves, and their memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,7 +11,7 @@ from ...topology.sets.cpuset import CpuSet, NodeSet
 from .domain_levels import domains_of
 
 
-class DomainSeries:
+class DomainGauges:
     """The families of domains, of one snapshot after the other. For one thread.
 
     A large machine has hundreds of domains: their names and labels are made once, and they are

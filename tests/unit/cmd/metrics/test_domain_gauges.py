@@ -2,26 +2,26 @@
 
 import pytest
 
-from pinfold.cmd.metrics.domain_series import DomainSeries, fragmentation
+from pinfold.cmd.metrics.domain_gauges import DomainGauges, fragmentation
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.gauges.gauge import Sample
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import container_of, engine_of, placed
 
 
-def told(series: DomainSeries, engine: Engine) -> list[tuple[str, Sample]]:
+def told(series: DomainGauges, engine: Engine) -> list[tuple[str, Sample]]:
     families = series.families(engine.snapshot())
     return [(family.name, one) for family in families for one in family.samples]
 
 
 def test_series_are_of_the_machine_of_each_snapshot_and_of_those_who_run_then() -> None:
-    series, small = DomainSeries(), engine_of("socket:1 numa:2 core:4 mem:4G")
+    series, small = DomainGauges(), engine_of("socket:1 numa:2 core:4 mem:4G")
     empty = told(series, small)
     placed(small, container_of("db", 2))
     full = told(series, small)
-    assert full == told(DomainSeries(), small) != empty
+    assert full == told(DomainGauges(), small) != empty
     large = engine_of("socket:2 numa:2 core:4 mem:8G")
-    assert told(series, large) == told(DomainSeries(), large) != full
+    assert told(series, large) == told(DomainGauges(), large) != full
     assert told(series, small) == full
 
 
