@@ -1,4 +1,4 @@
-"""Sieves: the pools that are among the best by one criterion, of all pools at once.
+"""Masks of pools: those that are among the best by one criterion, of all pools at once.
 
 Of hundreds of pools each pass in Python takes as long as a dozen operations on a mask of all of
 them. So criteria whose values are known beforehand, or are two, are asked by masks.

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinfold.policy.pools.sieve import (
+from pinfold.policy.pools.pool_masks import (
     all_pools,
     best_of,
     grades,
