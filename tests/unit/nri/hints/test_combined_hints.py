@@ -29,7 +29,6 @@ from pinfold.nri.dispatch.report import (
     Happening,
     HintsMissing,
     Outcome,
-    Tally,
 )
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.embedded_updates import embedded_link
@@ -49,6 +48,7 @@ from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sysfs.sysfs_tree import DirectoryTree
+from tests.unit.nri.fault_tally import FaultTally
 from tests.unit.nri.hints.pod_resources_service import serve_pod_resources
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
@@ -141,7 +141,7 @@ class Node:
 
     def __init__(self, finder: HintFinder | None, config: Config) -> None:
         self.runtime = EmbeddedRuntime()
-        self.tally = Tally()
+        self.tally = FaultTally()
         self.happenings: list[Happening] = []
         self.plugin = Plugin(
             Engine(MACHINE, config),

@@ -10,7 +10,6 @@ from pinfold.nri.dispatch.report import (
     Answered,
     Happening,
     Outcome,
-    Tally,
 )
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.embedded_updates import EmbeddedUpdates, kernel_reader
@@ -27,6 +26,7 @@ from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import Container, QosClass, Resources
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
+from tests.unit.nri.fault_tally import FaultTally
 
 MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")
 MEMORY = 8 << 30
@@ -48,7 +48,7 @@ class Node:
         reads_back: bool = True,
     ) -> None:
         self.runtime = EmbeddedRuntime(dialect, timeout)
-        self.tally = Tally()
+        self.tally = FaultTally()
         self.outcomes: Counter[Outcome] = Counter()
         """Of the runtime's calls."""
         self.happenings: list[Happening] = []
