@@ -280,9 +280,11 @@ class Hooks:
         self._turns.do("StopPodSandbox", lambda: self._events.stop_pod(PodId(sandbox_id)))
 
     def _pod_removed(self, sandbox_id: str) -> None:
-        self._known.forget_sandbox(PodId(sandbox_id))
-        self._sized.forget(PodId(sandbox_id))
-        self._turns.do("RemovePodSandbox", lambda: self._events.remove_pod(PodId(sandbox_id)))
+        pod_id = PodId(sandbox_id)
+        self._known.forget_sandbox(pod_id)
+        pod = self._sized.forget(pod_id)
+        uid = "" if pod is None else pod.uid
+        self._turns.do("RemovePodSandbox", lambda: self._events.remove_pod(pod_id, uid))
 
     async def _wait_for_adoption(self) -> None:
         """Wait until it is known what runs where: no container is placed before."""
