@@ -145,7 +145,7 @@ class _Server(uvicorn.Server):
 
 
 class _Application:
-    """The ASGI application: answers requests, of a limited number of clients at once; in the event loop's thread."""
+    """The ASGI application: answers a limited number of clients at once, in the loop's thread."""
 
     def __init__(self, pages: Pages, loop: asyncio.AbstractEventLoop, log: logging.Logger) -> None:
         self.pages = pages
