@@ -6,7 +6,7 @@ thread that asks, while the policy goes on.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ...nri.dispatch.actuator import SUSPECT
+from ...nri.dispatch.front import take_snapshot
 from ...policy.engine.decision import KEPT
 from ...policy.engine.pool_drawing import pools_document
 from ...policy.engine.snapshot import Snapshot
@@ -230,9 +231,7 @@ class ControlAnswers(Struct, frozen=True, kw_only=True):
         return plugin.wait_until_ready(0) and not plugin.actuator.is_suspect
 
     def _snapshot(self, name: str) -> Snapshot:
-        plugin = self.daemon.plugin
-        take: Callable[[], Snapshot] = lambda: plugin.events.policy.snapshot()  # noqa: E731
-        return plugin.owner.look(name, take, _POLICY_SECONDS)
+        return take_snapshot(self.daemon.plugin, name, _POLICY_SECONDS)
 
     def _decided(self, snapshot: Snapshot) -> dict[ContainerId, JournalEntry]:
         """What was decided about every container: of several of one name about the present one.

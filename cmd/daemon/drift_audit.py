@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from ...nri.dispatch.front import Front
+from ...nri.dispatch.front import Front, take_snapshot
 from ...nri.dispatch.pin_state import PinLook
 from ...nri.dispatch.report import Drifted, Report, ThreadsNarrowed
 from ...policy.engine.snapshot import Snapshot
@@ -143,10 +143,7 @@ class DriftAudit:
         )
 
     def _snapshot(self) -> Snapshot:
-        plugin = self._plugin
-        return plugin.owner.look(
-            "audit", lambda: plugin.events.policy.snapshot(), self._busy_seconds
-        )
+        return take_snapshot(self._plugin, "audit", self._busy_seconds)
 
     def _tell(self, result: AuditResult) -> None:
         for one in result.drifts:

@@ -9,6 +9,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from ...nri.dispatch.actuator import SUSPECT
+from ...nri.dispatch.front import take_snapshot
 from ...policy.engine.gauges.gauge import Gauge, is_selected
 from ...policy.engine.gauges.gauge_reader import GaugeReader
 from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
@@ -69,9 +70,7 @@ class MetricPages:
         plugin = self._daemon.plugin
         try:
             # A look at one moment; everything else is worked out here, while the policy goes on.
-            snapshot = plugin.owner.look(
-                "metrics", lambda: plugin.events.policy.snapshot(), _POLICY_SECONDS
-            )
+            snapshot = take_snapshot(plugin, "metrics", _POLICY_SECONDS)
         except TimeoutError as error:
             return Page(content=f"{error}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
         used_bytes: Mapping[int, int] = {}

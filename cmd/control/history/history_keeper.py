@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, structs
 
-from ....nri.dispatch.front import Front
+from ....nri.dispatch.front import Front, take_snapshot
 from ....nri.dispatch.pacer import Pacer
 from ....nri.dispatch.report import Decided, Happening, Identified, Released, Synchronized
 from ....policy.engine.decision import KEPT, rule_names
@@ -195,9 +195,7 @@ class HistoryKeeper:
                 self._note(ContainerId(one.id), one.path, one.unmet)
         present: Iterator[SavedDecision] = iter(())
         if self.file.is_full:
-            snapshot = plugin.owner.look(
-                "history", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
-            )
+            snapshot = take_snapshot(plugin, "history", _BUSY_SECONDS)
             self.file.turn()
             at = batch[0].at if batch else self._clock()
             present = self._present(snapshot, at, pacer)
