@@ -35,8 +35,7 @@ from .hooks import Hooks
 from .known_containers import KnownContainers
 from .listen_place import ListenPlaceError
 from .policy_turns import PolicyTurns
-from .proxied_policy import ProxiedPolicy
-from .proxy_events import ProxyEvents
+from .proxy_events import ProxiedPolicy, ProxyEvents
 from .reconciler import LOOK_SECONDS, Reconciler
 from .relay import Relay
 from .runtime_list import read_pid

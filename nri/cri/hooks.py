@@ -25,7 +25,7 @@ from ..plugin.messages import linux_value, pod_value
 from .known_containers import InstanceKey, KnownContainer
 from .nri_messages import container_of_config, sandbox_of_config
 from .pod_resizes import SizedPods
-from .proxied_policy import ProxiedPolicy
+from .proxy_events import ProxiedPolicy
 from .relay import CallFailure, Hook, Passage, RefusedCallError
 from .resize_hooks import PATIENCE_SECONDS, ResizeHooks, write_answer
 from .uncarried_classes import UncarriedClasses

@@ -16,7 +16,7 @@ from ..api import nri_pb2
 from ..dispatch.newcomer import Listing, placed_mention
 from ..dispatch.owner import Owner
 from .hooks import Hooks
-from .proxied_policy import ProxiedPolicy
+from .proxy_events import ProxiedPolicy
 from .runtime_list import Described, RuntimeList, describe, key_of, read_list
 from .upstream import Upstream
 

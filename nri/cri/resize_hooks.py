@@ -15,7 +15,7 @@ from ..dispatch.newcomer import placed_mention
 from ..plugin.messages import linux_value
 from .nri_messages import nri_resources
 from .pod_resizes import PodResizes, SizedPods
-from .proxied_policy import ProxiedPolicy
+from .proxy_events import ProxiedPolicy
 from .relay import Passage, RefusedCallError
 
 PATIENCE_SECONDS: Final = 2.0
