@@ -11,7 +11,7 @@ from ...nri.hints.kubelet_hints import KubeletHints
 from ...nri.hints.pod_resources import KUBELET_SOCKET, PodResources
 from ...policy.hints.hint_text import TEST_APIS
 from ...topology.sysfs.sysfs_tree import open_tree
-from ..kernel.host_device import device_of, small_file
+from ..kernel.host_paths import device_of, small_file
 
 
 def find_hint_sources(root: str | None, environment: Mapping[str, str]) -> CombinedHints:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.kernel import hidden_parts
+from pinfold.cmd.kernel import cgroup_namespace
 from pinfold.cmd.kernel.cgroup_pins import cgroup_reader
 from pinfold.cmd.kernel.cgroup_usage import container_folders
 from pinfold.policy.model.container import ContainerId
@@ -131,7 +131,7 @@ def test_who_is_nowhere_is_looked_for_once(root: Path, monkeypatch: pytest.Monke
         looked.append(ids)
         return container_folders(root, ids)
 
-    monkeypatch.setattr(hidden_parts, "container_folders", look)
+    monkeypatch.setattr(cgroup_namespace, "container_folders", look)
     read = cgroup_reader(str(root))
     for _ in range(2):
         assert read(ID, 17, None) is None

@@ -1,4 +1,4 @@
-"""Paths of cgroups outside of the cgroup namespace that the daemon is in."""
+"""The cgroup namespace that the daemon is in, and paths of cgroups outside of it."""
 
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ _IN_VAIN_MAX: Final = 2048
 """Containers looked for, more than run on a node."""
 
 
-class HiddenParts:
+class CgroupNamespace:
     """The parts that our own cgroup namespace hides of the paths of others.
 
     In a pod of version 2 without privileges the daemon sees the cgroups of the host, where they are
