@@ -24,7 +24,7 @@ from ..daemon.config_file import ConfigFileError, input_name, read_input
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.path_type import PathType
 from ..report.version import VERSION
-from .check.complaint import Complaint, Severity, Subject, github_text, json_text, sarif_text
+from .check.complaint import Complaint, Severity, Subject, complaints_json, github_text, sarif_text
 from .check.file_check import FileCheck, has_something
 from .output_option import output_option
 from .pools import chosen_config
@@ -43,7 +43,7 @@ def _sarif(complaints: Sequence[Complaint]) -> str:
 
 _FORMATS: Final[Mapping[str, Callable[[Sequence[Complaint]], str]]] = {
     "text": _nothing,
-    "json": json_text,
+    "json": complaints_json,
     "github": github_text,
     "sarif": _sarif,
 }

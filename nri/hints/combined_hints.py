@@ -14,7 +14,7 @@ from ...policy.text.errors import Problem
 from ..dispatch.report import HintsMissing
 from .hint_finder import FoundHints
 from .hint_probe import HintProbe, ProbedHints, is_interesting
-from .kubelet_hints import HintsByName, KubeletHints, hints_of
+from .kubelet_hints import HintsByName, KubeletHints, container_hints
 from .pod_resources import PodResourcesError
 
 _NOTHING: Final = FoundHints()
@@ -86,7 +86,7 @@ class CombinedHints:
             else:
                 self._told_cause = ""
                 for one in those:
-                    found = hints_of(one, every)
+                    found = container_hints(one, every)
                     view.hints[one.id] = (*view.hints.get(one.id, ()), *found)
         return self._completed(containers, view)
 

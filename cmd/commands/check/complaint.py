@@ -91,7 +91,7 @@ class Complaint:
         )
 
 
-def json_text(complaints: Sequence[Complaint]) -> str:
+def complaints_json(complaints: Sequence[Complaint]) -> str:
     """Complaints as one JSON document in the order of the files."""
     document = {
         "complaints": [
