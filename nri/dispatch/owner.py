@@ -88,14 +88,10 @@ class Owner:
             self._held.release()
 
     def submit(
-        self,
-        name: str,
-        work: Callable[[], T],
-        late: Callable[[T], None] | None = None,
-        in_time: Callable[[T], T] | None = None,
+        self, name: str, work: Callable[[], T], late: Callable[[T], None] | None = None
     ) -> Turn[T]:
         """Do this when its turn comes; wait for it or not."""
-        turn = Turn(name, work, late, in_time)
+        turn = Turn(name, work, late)
         self._put(_Entry(turn, is_call=False))
         return turn
 
