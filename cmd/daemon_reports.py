@@ -12,7 +12,7 @@ from ..nri.dispatch.report import Report
 from .control.decision_journal import DecisionJournal
 from .control.history.history_keeper import HistoryKeeper
 from .daemon.daemon import Daemon
-from .daemon.garbage_collection import LOOK_SECONDS, Garbage
+from .daemon.garbage_collection import LOOK_SECONDS, GarbageCollector
 from .kernel.tuner import Tuner
 from .metrics.event_counts import EventCounts
 from .report.trace_report import TraceReport
@@ -28,7 +28,7 @@ class DaemonReports:
     tuner: Tuner | None
     """None where this is not the machine itself."""
     traces: TraceReport
-    garbage: Garbage = field(default_factory=Garbage)
+    garbage: GarbageCollector = field(default_factory=GarbageCollector)
     journal: DecisionJournal = field(default_factory=DecisionJournal)
     counts: EventCounts = field(default_factory=EventCounts)
 
@@ -63,8 +63,8 @@ class DaemonReports:
 
     def start(self, daemon: Daemon) -> None:
         """Have garbage collected between events, and traces told once the runtime was served."""
-        daemon.timetable.every("garbage", LOOK_SECONDS, self.garbage.look)
-        daemon.first_service.afterwards("traces at the start", lambda: self.follow(daemon))
+        daemon.timers.every("garbage", LOOK_SECONDS, self.garbage.look)
+        daemon.deferred_start.add("traces at the start", lambda: self.follow(daemon))
         self.garbage.start()
 
     def follow(self, daemon: Daemon) -> None:

@@ -18,19 +18,19 @@ from ..policy.configuration.config import Log, LogFormat, LogLevel
 from ..policy.configuration.config_text import CheckedConfig
 from ..policy.model.cpuset_conflicts import runc_warning
 from ..topology.sets.base_errors import PinfoldError
-from .attendants import Attendants
 from .commands.exit_status import FAULT, StatusCommand
 from .control.control_server import ControlServer
 from .control.control_socket import place_control_socket
-from .daemon.chores import live_root, plan_chores
 from .daemon.config_file import load_config, read_file
 from .daemon.config_watch import ConfigWatch
-from .daemon.cpuset_conflicts import read_managers
 from .daemon.daemon import Command, Daemon, memory_bytes
-from .daemon.hint_sources import find_surroundings
-from .daemon.machine_source import machine_of, machine_options
+from .daemon.hint_sources import find_hint_sources
+from .daemon.kubelet_managers import read_managers
+from .daemon.machine_source import live_root, machine_of, machine_options
+from .daemon.periodic_work import plan_periodic_work
 from .daemon.runtimes import DEFAULT_SOCKET, Access, find_runtime, is_preinstalled
 from .daemon.sd_notify import Notifier
+from .daemon_lifecycle import DaemonLifecycle
 from .daemon_reports import DaemonReports
 from .kernel.tuner import Tuner, tuner_below
 from .metrics.metrics_server import MetricsServer
@@ -174,7 +174,7 @@ def command(
     claim = claim_patiently(state_dir, log, goes_on=access.identity.is_preinstalled)
     is_here = sysfs_root is None and machine is None and access.embedded is None
     reports = DaemonReports.of(claim.folder, _tuner(kernel_root, claim, log, is_here=is_here), log)
-    surroundings = find_surroundings(root, environment)
+    hint_sources = find_hint_sources(root, environment)
     with loaded.placing():
         daemon = Daemon(
             found,
@@ -182,33 +182,33 @@ def command(
             access.link,
             reports=[DecisionLog(log, access.where), notifier, *reports],
             identity=access.identity,
-            finder=surroundings,
+            finder=hint_sources,
             as_found=reports.tuner.as_found if reports.tuner else None,
         )
     daemon.written = loaded
     _look_for_conflicts(daemon, log, is_here=is_here)
     server = _control_server((control, claim), daemon, reports, access, root, log)
     reports.begin(daemon)
-    plan_chores(daemon, watch, root, log)
+    plan_periodic_work(daemon, watch, root, log)
     metrics = MetricsServer(daemon, root, log, reports.counts)
-    attendants = Attendants(daemon, reports, server, metrics, logs)
+    lifecycle = DaemonLifecycle(daemon, reports, server, metrics, logs)
     load = partial(_load_again, watch, config_path, settings, log)
     _listen(daemon)
-    attendants.start()
+    lifecycle.start()
     try:
-        attendants.serve()
+        lifecycle.serve()
         if access.embedded is not None:
             _warn((remark for one in written for remark in one.remarks), log)
             _warn(_devices_not_given(pods), log)
             _run_pods(access.embedded, pods, memory_bytes(found))
-        reload = partial(attendants.reload, load, notifier)
+        reload = partial(lifecycle.reload, load, notifier)
         ended = daemon.run(notifier, reload, logs.toggle_debug)
     finally:
         notifier.stopping()
-        attendants.stop()
+        lifecycle.stop()
         # Nobody waits for a signal any more, and the pipe goes with the daemon.
         signal.set_wakeup_fd(-1)
-        surroundings.close()
+        hint_sources.close()
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(FAULT)

@@ -7,8 +7,8 @@ from typing import Final
 
 import click
 
-from ...nri.embedded.embedded_cri import embedded_link
 from ...nri.embedded.embedded_runtime import EmbeddedRuntime
+from ...nri.embedded.embedded_updates import embedded_link
 from ...nri.embedded.kubelet import RefusedCreation, start_pods
 from ...policy.configuration.config import Config
 from ...policy.engine.decision import Decision

@@ -24,12 +24,12 @@ from ..daemon.config_file import ConfigFileError, input_name, read_input
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.path_type import PathType
 from ..report.version import VERSION
-from .check.complaint import Complaint, Gravity, Subject, github_text, json_text, sarif_text
+from .check.complaint import Complaint, Severity, Subject, complaints_json, github_text, sarif_text
 from .check.file_check import FileCheck, has_something
 from .output_option import output_option
 from .pools import chosen_config
 
-_STATUS: Final = {Gravity.UNREADABLE: 2, Gravity.ERROR: 1, Gravity.ADVICE: 0}
+_STATUS: Final = {Severity.UNREADABLE: 2, Severity.ERROR: 1, Severity.ADVICE: 0}
 
 
 def _nothing(_: Sequence[Complaint]) -> str:
@@ -43,7 +43,7 @@ def _sarif(complaints: Sequence[Complaint]) -> str:
 
 _FORMATS: Final[Mapping[str, Callable[[Sequence[Complaint]], str]]] = {
     "text": _nothing,
-    "json": json_text,
+    "json": complaints_json,
     "github": github_text,
     "sarif": _sarif,
 }
@@ -99,7 +99,7 @@ def command(
         try:
             text = read_input(file)
         except ConfigFileError as error:
-            found.append(Complaint.of_line(str(error), name, Subject.FILE, Gravity.UNREADABLE))
+            found.append(Complaint.of_line(str(error), name, Subject.FILE, Severity.UNREADABLE))
             click.echo(str(error), err=True)
             continue
         complaints = list(check.complaints(name, text))
@@ -120,7 +120,7 @@ def command(
             click.echo(one.placed_text)
     if (shown := _FORMATS[output](found)) or output == "json":
         click.echo(shown)
-    return max((_STATUS[one.gravity] for one in found), default=0)
+    return max((_STATUS[one.severity] for one in found), default=0)
 
 
 def _expansion(source: str, text: str, config: Config) -> str:

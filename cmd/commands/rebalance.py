@@ -21,13 +21,13 @@ from ...policy.model.move_purpose import MovePurpose
 from ...policy.placing.judging.restriction import names_text
 from ...topology.drawing.machine_tree import bytes_text
 from ..control.control_client import ControlClient, ControlError
-from ..control.control_option import control_option
-from ..control.heavy.plan_document import move_documents, plan_document
+from ..control.plan_document import move_documents, plan_document
 from ..daemon.machine_source import machine_options
 from ..report.console import table_lines
 from ..report.escaped_text import escaped
 from ..report.path_type import PathType
 from ..report.weight_text import weight_text
+from .control_option import control_option
 from .exit_status import INTERRUPTED
 from .output_option import output_option
 from .saved_node import MachineOptions, cut_pods, saved_engine, saved_state

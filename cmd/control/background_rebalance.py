@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ...nri.dispatch.front import runtime_fault
+from ...nri.dispatch.front import runtime_fault, take_snapshot
 from ...nri.dispatch.owner import UnfinishedError
 from ...policy.configuration.moving_fields import RebalanceFields
 from ...policy.engine.settled_node import SettledNode
@@ -63,8 +63,8 @@ class BackgroundRebalance:
         from ...policy.engine.rebalance.plan import RebalanceBudget, rebalance
         from ...policy.engine.rebalance.promise import needed_moves
         from .container_names import ControlRequestError
-        from .heavy.plan_document import move_documents
         from .move_step import move_container
+        from .plan_document import move_documents
 
         limits = RebalanceBudget(
             moves=moves, moves_exclusive=settings.move_exclusive, search_steps=_SEARCH_STEPS
@@ -108,5 +108,4 @@ class BackgroundRebalance:
         )
 
     def _snapshot(self) -> Snapshot:
-        plugin = self._daemon.plugin
-        return plugin.owner.look("rebalance", plugin.events.policy.snapshot, _POLICY_SECONDS)
+        return take_snapshot(self._daemon.plugin, "rebalance", _POLICY_SECONDS)

@@ -26,7 +26,7 @@ from .documents import (
     PlannedMoveDocument,
     StatusDocument,
 )
-from .plain.plain_messages import MessageError, content, request_bytes
+from .grpc_client.grpc_messages import MessageError, content, request_bytes
 
 if TYPE_CHECKING:
     from ..state.state_file import State
@@ -128,10 +128,10 @@ class ControlClient:
     def _answers(self, method: str, request: bytes, seconds: float | None) -> Iterator[bytes]:
         """The messages of an answer; `seconds`: how long it may take."""
         # It loads h2, which a command that asks nothing does without.
-        from .plain.plain_call import OK, AnswerError, PlainCall
+        from .grpc_client.grpc_call import OK, AnswerError, GrpcCall
 
         try:
-            call = PlainCall(f"{_SERVICE}/{method}", request, seconds, _ANSWER_BYTES_MAX)
+            call = GrpcCall(f"{_SERVICE}/{method}", request, seconds, _ANSWER_BYTES_MAX)
         except AnswerError as error:
             raise ControlError(f"{method.lower()}: {error} — ask for less") from error
         until = None if seconds is None else time.monotonic() + seconds

@@ -58,7 +58,7 @@ class ControlServer:
         self.follow()
         self._gate.start()
         # A new configuration may be in force later than it was asked for, and a group come later.
-        self._daemon.timetable.every("control socket", LOOK_SECONDS, self.follow)
+        self._daemon.timers.every("control socket", LOOK_SECONDS, self.follow)
 
     def follow(self) -> None:
         """Let in the group that the configuration in force names; after each change of it."""
@@ -68,7 +68,7 @@ class ControlServer:
 
     def stop(self) -> None:
         """Take no more clients, end the calls that are being answered and remove the socket."""
-        self._daemon.timetable.cancel("control socket")
+        self._daemon.timers.cancel("control socket")
         with self._following:
             self._is_over = True
         self._gate.stop()
@@ -126,16 +126,16 @@ class ControlServer:
                 self._service = None
         if self._service is None:
             # Imported here: grpc and its protobuf take as long to load as everything else.
-            from .control_desk import ControlDesk
+            from .control_answers import ControlAnswers
             from .control_service import ControlService
-            from .heavy.heavy_desk import HeavyDesk
+            from .slow_answers import SlowAnswers
 
-            desk = ControlDesk(
+            answers = ControlAnswers(
                 daemon=self._daemon,
-                heavy=HeavyDesk(self._root, self._daemon.plugin.owner.courtesy),
+                slow=SlowAnswers(self._root, self._daemon.plugin.owner.pacer),
                 journal=self._journal,
                 history=self._history,
                 kind=self._kind,
             )
-            self._service = ControlService(desk, self._socket.path, self._log)
+            self._service = ControlService(answers, self._socket.path, self._log)
         return self._service.connect()

@@ -25,7 +25,7 @@ from google.protobuf.message import Message
 from ...policy.model.container import ContainerId
 from .api import control_pb2 as api
 from .container_names import ControlRequestError
-from .control_desk import ControlDesk
+from .control_answers import ControlAnswers
 from .stream_places import STREAMS_MAX, StreamPlaces
 from .tool_services import ToolServices
 
@@ -45,9 +45,9 @@ _Request = TypeVar("_Request", bound=Message)
 class ControlService:
     """A gRPC server at a socket of its own, in a folder that only this process's user can open."""
 
-    def __init__(self, desk: ControlDesk, beside: Path, log: logging.Logger) -> None:
+    def __init__(self, answers: ControlAnswers, beside: Path, log: logging.Logger) -> None:
         """`beside`: the control socket. Raises `OSError`, `RuntimeError`."""
-        self._desk = desk
+        self._answers = answers
         self._log = log
         self._places = StreamPlaces()
         self._turns = threading.BoundedSemaphore(_CALLS_AT_ONCE)
@@ -59,8 +59,8 @@ class ControlService:
             # A stream has its thread for as long as it lasts.
             ThreadPoolExecutor(_CALLS_AT_ONCE + STREAMS_MAX, thread_name_prefix="control"),
             handlers=[
-                *self._calls(desk),
-                *ToolServices(desk.is_well, SERVICE, [api.DESCRIPTOR], self._places).handlers(),
+                *self._calls(answers),
+                *ToolServices(answers.is_well, SERVICE, [api.DESCRIPTOR], self._places).handlers(),
             ],
             options=[
                 ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
@@ -91,33 +91,33 @@ class ControlService:
         self._server.stop(_STOP_SECONDS).wait(2 * _STOP_SECONDS)
         _remove(self._folder)
 
-    def _calls(self, desk: ControlDesk) -> list[grpc.GenericRpcHandler[object, object]]:
-        """The calls that are answered at the desk."""
+    def _calls(self, answers: ControlAnswers) -> list[grpc.GenericRpcHandler[object, object]]:
+        """The calls, by their methods."""
         return [
             grpc.method_handlers_generic_handler(
                 SERVICE,
                 {
-                    "Status": self._handler(api.StatusRequest, lambda _: desk.status()),
-                    "Pools": self._handler(api.PoolsRequest, lambda _: desk.pools()),
+                    "Status": self._handler(api.StatusRequest, lambda _: answers.status()),
+                    "Pools": self._handler(api.PoolsRequest, lambda _: answers.pools()),
                     "Containers": self._handler(
-                        api.ContainersRequest, lambda request: desk.containers(request.name)
+                        api.ContainersRequest, lambda request: answers.containers(request.name)
                     ),
                     "Explain": self._handler(
-                        api.ExplainRequest, lambda request: desk.explain(request.container)
+                        api.ExplainRequest, lambda request: answers.explain(request.container)
                     ),
                     "Audit": self._handler(
-                        api.AuditRequest, lambda request: desk.audit(repair=request.repair)
+                        api.AuditRequest, lambda request: answers.audit(repair=request.repair)
                     ),
-                    "State": self._handler(api.StateRequest, lambda _: desk.state()),
-                    "Plan": self._handler(api.PlanRequest, lambda request: _plan(desk, request)),
+                    "State": self._handler(api.StateRequest, lambda _: answers.state()),
+                    "Plan": self._handler(api.PlanRequest, lambda request: _plan(answers, request)),
                     "Capture": self._handler(
                         api.CaptureRequest,
-                        lambda request: desk.heavy.capture(request.name),
+                        lambda request: answers.slow.capture(request.name),
                         message=lambda content: api.Archive(content=content),
                     ),
                     "Move": self._handler(
                         api.MoveRequest,
-                        lambda request: desk.move(
+                        lambda request: answers.move(
                             ContainerId(request.container_id),
                             request.from_pool,
                             request.to_pool,
@@ -156,7 +156,7 @@ class ControlService:
         ) -> Iterator[api.Document]:
             del asked
             with self._places.taken(context) as over, self._errors(context):
-                for text in self._desk.follow(over):
+                for text in self._answers.follow(over):
                     yield api.Document(json=text)
 
         return cast(
@@ -185,9 +185,9 @@ def _serialized(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-def _plan(desk: ControlDesk, request: api.PlanRequest) -> bytes:
+def _plan(answers: ControlAnswers, request: api.PlanRequest) -> bytes:
     moves = request.moves if request.HasField("moves") else None
-    return desk.plan(moves, moves_exclusive=request.exclusive)
+    return answers.plan(moves, moves_exclusive=request.exclusive)
 
 
 def _mark(beside: Path) -> str:

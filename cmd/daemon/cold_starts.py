@@ -5,7 +5,7 @@ from typing import Final
 from ...nri.dispatch.front import Front
 from ...nri.dispatch.report import ColdStarted, Happening, Released
 from ...policy.model.container import ContainerId
-from .timetable import Timetable
+from .timers import Timers
 
 _NANOSECONDS: Final = 1e9
 
@@ -19,21 +19,21 @@ class ColdStarts:
 
     takes = (ColdStarted, Released)
 
-    def __init__(self, timetable: Timetable) -> None:
-        self._timetable = timetable
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
         self._plugin: Front | None = None
 
     def __call__(self, happening: Happening) -> None:
         """Note who begins and who is gone."""
         match happening:
             case ColdStarted(container_id=container_id, nanoseconds=nanoseconds):
-                self._timetable.once(
+                self._timers.once(
                     _entry(container_id),
                     nanoseconds / _NANOSECONDS,
                     lambda: self._end(container_id),
                 )
             case Released(container=container):
-                self._timetable.cancel(_entry(container.id))
+                self._timers.cancel(_entry(container.id))
             case _:
                 pass
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
+from msgspec import Struct
+
 from ...nri.cri.cri_link import CriLink
 from ...nri.dispatch.front import Front
 from ...nri.dispatch.owner import UnfinishedError
@@ -25,14 +27,13 @@ from ...policy.text.errors import ConfigError
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
 from .cold_starts import ColdStarts
+from .deferred_start import DeferredStart
 from .drift_audit import DriftAudit
-from .first_service import FirstService
 from .heartbeat import Heartbeat
 from .moves.refused_moves import RefusedMoves
 from .moves.rule_watch import RuleWatch
-from .reload_record import ReloadRecord
 from .sd_notify import Notifier
-from .timetable import Timetable
+from .timers import Timers
 
 _BUSY_SECONDS: Final = 10.0
 _WAKINGS_MAX: Final = 1 << 16
@@ -100,6 +101,16 @@ def _close(*descriptors: int) -> None:
         os.close(one)
 
 
+class ReloadRecord(Struct, frozen=True):
+    """The last reading of the configuration, and the last one without a fault."""
+
+    is_good: bool
+    good_at: float
+    """In seconds since 1970; 0 where every one had a fault."""
+    fault: str = ""
+    """The first fault of the last reading; empty where it had none."""
+
+
 class Daemon:
     """One machine, one configuration, one runtime.
 
@@ -125,12 +136,12 @@ class Daemon:
         Raises `ConfigError` where the configuration does not fit the machine.
         """
         self._as_found = as_found or _as_it_is
-        self.timetable = Timetable(lambda what, error: self._report(Crashed(what, error)), clock)
+        self.timers = Timers(lambda what, error: self._report(Crashed(what, error)), clock)
         self.tally = Tally()
-        cold_starts, self.refused_moves = ColdStarts(self.timetable), RefusedMoves()
-        self.first_service = FirstService(self.timetable)
+        cold_starts, self.refused_moves = ColdStarts(self.timers), RefusedMoves()
+        self.deferred_start = DeferredStart(self.timers)
         self._report = Fanout(
-            (self.tally, cold_starts, self.refused_moves, self.first_service, *reports)
+            (self.tally, cold_starts, self.refused_moves, self.deferred_start, *reports)
         )
         self.commands: Final = CommandQueue()
         policy, memory = Engine(self._as_found(machine), config), memory_bytes(machine)
@@ -185,8 +196,8 @@ class Daemon:
         return self.tally.synchronizations > 0
 
     def start(self) -> None:
-        """Begin to connect to the runtime, and with what is in the timetable."""
-        self.timetable.start()
+        """Begin to connect to the runtime, and set its timers going."""
+        self.timers.start()
         self._thread.start()
 
     def tell(self, command: Command) -> None:
@@ -247,7 +258,7 @@ class Daemon:
         """Make no more moves and do nothing more at a time; who waits for a runtime is let go."""
         self.is_stopping = True
         self.plugin.actuator.let_go()
-        self.timetable.stop()
+        self.timers.stop()
 
     def stop(self) -> None:
         """Leave the runtime. Containers keep what they have."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from ...nri.dispatch.front import Front
+from ...nri.dispatch.front import Front, take_snapshot
 from ...nri.dispatch.pin_state import PinLook
 from ...nri.dispatch.report import Drifted, Report, ThreadsNarrowed
 from ...policy.engine.snapshot import Snapshot
@@ -56,12 +56,12 @@ class DriftAudit:
 
         Raises `TimeoutError` where the policy is busy.
         """
-        actuator, courtesy = self._plugin.actuator, self._plugin.owner.courtesy
+        actuator, pacer = self._plugin.actuator, self._plugin.owner.pacer
         before = actuator.looks()
         snapshot = self._snapshot()
-        settled = [one for one in courtesy.among(before) if _is_settled(one, before, snapshot)]
+        settled = [one for one in pacer.among(before) if _is_settled(one, before, snapshot)]
         kernel = self.read(settled)
-        courtesy.rest()
+        pacer.rest()
         drifts = find_drift(snapshot, kernel)
         # Who was told in vain may have it by now: that is read back at once.
         failed = [one for one in kernel if before[one].problem]
@@ -85,7 +85,7 @@ class DriftAudit:
         """The pinnings that the kernel has, where they can be read."""
         actuator = self._plugin.actuator
         found = (
-            (one, actuator.kernel(one)) for one in self._plugin.owner.courtesy.among(container_ids)
+            (one, actuator.kernel(one)) for one in self._plugin.owner.pacer.among(container_ids)
         )
         return {one: pinning for one, pinning in found if pinning is not None}
 
@@ -105,7 +105,7 @@ class DriftAudit:
             # Imported here: it is for later than the start.
             from ..kernel.thread_watch import ThreadWatch
 
-            self._threads = ThreadWatch(Path(root), self._plugin.owner.courtesy)
+            self._threads = ThreadWatch(Path(root), self._plugin.owner.pacer)
         try:
             snapshot = self._snapshot()
         except TimeoutError:
@@ -143,10 +143,7 @@ class DriftAudit:
         )
 
     def _snapshot(self) -> Snapshot:
-        plugin = self._plugin
-        return plugin.owner.look(
-            "audit", lambda: plugin.events.policy.snapshot(), self._busy_seconds
-        )
+        return take_snapshot(self._plugin, "audit", self._busy_seconds)
 
     def _tell(self, result: AuditResult) -> None:
         for one in result.drifts:

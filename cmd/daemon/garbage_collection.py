@@ -37,7 +37,7 @@ ASIDE_MAX: Final = 100_000
 """So many objects, new ones or put aside, are gone through at the next look, quiet or not."""
 
 
-class Garbage:
+class GarbageCollector:
     """The garbage collector of this process, from `start` to `stop`.
 
     A report: what an event made is gone through once its answer is on its way, and what stays of it

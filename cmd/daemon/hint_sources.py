@@ -4,26 +4,26 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
-from ...nri.hints.combined_hints import Surroundings
+from ...nri.hints.combined_hints import CombinedHints
 from ...nri.hints.device_hints import DeviceNumber
 from ...nri.hints.hint_probe import HintProbe
 from ...nri.hints.kubelet_hints import KubeletHints
 from ...nri.hints.pod_resources import KUBELET_SOCKET, PodResources
 from ...policy.hints.hint_text import TEST_APIS
 from ...topology.sysfs.sysfs_tree import open_tree
-from ..kernel.host_device import device_of, small_file
+from ..kernel.host_paths import device_of, small_file
 
 
-def find_surroundings(root: str | None, environment: Mapping[str, str]) -> Surroundings:
-    """All sources there are; without a root (see `chores.live_root`), only annotations of tests.
+def find_hint_sources(root: str | None, environment: Mapping[str, str]) -> CombinedHints:
+    """All sources there are; without a root (see `live_root`), only annotations of tests.
 
     Raises `TopologyError` where the root shows no machine.
     """
     has_test_hints = bool(environment.get(TEST_APIS))
     if root is None:
-        return Surroundings(has_test_hints=has_test_hints)
+        return CombinedHints(has_test_hints=has_test_hints)
     above = root.rstrip("/")
-    return Surroundings(
+    return CombinedHints(
         HintProbe(
             open_tree(root),
             partial(_device_below, above),

@@ -47,3 +47,11 @@ def machine_of(sysfs_root: str | None, machine: str | None) -> Machine:
     else:
         found = read_machine("/" if sysfs_root is None else sysfs_root)
     return override_machine(found, overrides)
+
+
+def live_root(sysfs_root: str | None, machine: str | None) -> str | None:
+    """The folder where this machine's state of the moment can be read; None for one on paper."""
+    if machine is not None:
+        return None
+    root = "/" if sysfs_root is None else sysfs_root
+    return root if os.path.isdir(root) else None

@@ -16,7 +16,7 @@ from ...nri.cri.cri_link import CriLink
 from ...nri.cri.listen_place import ListenPlace
 from ...nri.dispatch.cri_socket import CriSocket
 from ...nri.plugin.cri_socket_paths import AUTO, find_cri_socket, runtime_socket_path
-from ...nri.plugin.plugin import FindWay, RuntimeLink
+from ...nri.plugin.plugin import FindSender, RuntimeLink
 from ...nri.plugin.session import Identity
 from ...topology.sets.base_errors import PinfoldError
 from ..kernel.cgroup_pins import cgroup_reader
@@ -87,13 +87,13 @@ def find_runtime(
     handed = environment.get("NRI_PLUGIN_SOCKET", "")
     is_usual = bool(handed) or os.path.realpath(path) == os.path.realpath(DEFAULT_SOCKET)
 
-    def find_way(runtime: str) -> CriSocket | str:
+    def find_sender(runtime: str) -> CriSocket | str:
         return find_cri_socket(cri_socket, runtime, is_usual=is_usual)
 
     if handed:
-        return _handed_over(handed, environment, find_way, root)
+        return _handed_over(handed, environment, find_sender, root)
     link = RuntimeLink(
-        connect=lambda: _connect(path), find_way=find_way, read_back=cgroup_reader(root)
+        connect=lambda: _connect(path), find_sender=find_sender, read_back=cgroup_reader(root)
     )
     return Access(where=path, link=link, identity=identity, reason=reason)
 
@@ -143,8 +143,8 @@ def is_preinstalled(environment: Mapping[str, str]) -> bool:
 
 def _embedded(identity: Identity) -> Access:
     # Imported here: a node's daemon serves a real one.
-    from ...nri.embedded.embedded_cri import embedded_link
     from ...nri.embedded.embedded_runtime import EmbeddedRuntime
+    from ...nri.embedded.embedded_updates import embedded_link
     from ...nri.embedded.runtime_dialects import NEWEST
 
     runtime = EmbeddedRuntime(replace(NEWEST, name="embedded"))
@@ -187,7 +187,9 @@ def _connect(path: str) -> socket.socket:
     return sock
 
 
-def _handed_over(text: str, environment: Mapping[str, str], find_way: FindWay, root: str) -> Access:
+def _handed_over(
+    text: str, environment: Mapping[str, str], find_sender: FindSender, root: str
+) -> Access:
     try:
         descriptor = int(text)
         os.fstat(descriptor)
@@ -204,7 +206,7 @@ def _handed_over(text: str, environment: Mapping[str, str], find_way: FindWay, r
         where="runtime that started us",
         link=RuntimeLink(
             connect=lambda: socket.socket(fileno=descriptor),
-            find_way=find_way,
+            find_sender=find_sender,
             read_back=cgroup_reader(root),
         ),
         identity=identity,

@@ -6,12 +6,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from ...nri.dispatch.way import ReadBack
+from ...nri.dispatch.update_sender import ReadBack
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
 from ...topology.sysfs.sysfs_tree import DirectoryTree
-from .hidden_parts import HiddenParts
+from .cgroup_namespace import CgroupNamespace
 
 _UNIFIED: Final = "0"
 """The number of the hierarchy of cgroup v2 in /proc/PID/cgroup. Source: cgroups(7)."""
@@ -33,7 +33,7 @@ def cgroup_reader(root: str) -> ReadBack:
     folders: dict[ContainerId, str] = {}
     # One for all reads: to find a root takes longer than to read a cpuset.
     tree = DirectoryTree(root)
-    hidden = HiddenParts(Path(root))
+    namespace = CgroupNamespace(Path(root))
 
     def read(container_id: ContainerId, pid: int, likely: Pinning | None) -> Pinning | None:
         folder = folders.pop(container_id, None)
@@ -42,7 +42,7 @@ def cgroup_reader(root: str) -> ReadBack:
             # Behind all others: whoever is not read any more is soon the first.
             folders[container_id] = folder
             return found
-        for folder in _folders(tree.read(f"proc/{pid}/cgroup") or "", container_id, hidden):
+        for folder in _folders(tree.read(f"proc/{pid}/cgroup") or "", container_id, namespace):
             one = _read_folder(tree, folder, likely)
             if one is not None and one.cpus:
                 folders[container_id] = folder
@@ -80,7 +80,7 @@ def _pinning(cpus: str, mems: str) -> Pinning:
     return Pinning(cpus=CpuSet.parse(cpus), mems=NodeSet.parse(mems))
 
 
-def _folders(text: str, container_id: ContainerId, hidden: HiddenParts) -> Iterator[str]:
+def _folders(text: str, container_id: ContainerId, namespace: CgroupNamespace) -> Iterator[str]:
     """Where the cpuset of a container may be, given the /proc/PID/cgroup of a process of it.
 
     The process may be in a cgroup of its own below that of its container; and crun under systemd
@@ -98,7 +98,7 @@ def _folders(text: str, container_id: ContainerId, hidden: HiddenParts) -> Itera
             mounts = _MOUNTS
         if not mounts or container_id not in path:
             continue
-        parts = hidden.whole(number, path, container_id).split("/")
+        parts = namespace.whole(number, path, container_id).split("/")
         own = next((at for at, part in enumerate(parts) if container_id in part), None)
         if own is None:
             continue

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ...nri.dispatch.courtesy import ALONE, Courtesy
+from ...nri.dispatch.pacer import ALONE, Pacer
 
 _ID: Final = re.compile(r"[0-9a-f]{64}")
 _UNIFIED: Final = "sys/fs/cgroup"
@@ -56,16 +56,16 @@ def read_usages(root: Path, ids: Collection[str]) -> Mapping[str, CgroupUsage]:
 
 
 def _first_folders(
-    top: Path, names: Sequence[str], wanted: Collection[str], courtesy: Courtesy = ALONE
+    top: Path, names: Sequence[str], wanted: Collection[str], pacer: Pacer = ALONE
 ) -> dict[str, Path]:
     """The cgroup of each container in the first of these hierarchies that is there."""
     hierarchies = (top / name for name in names)
     first = next(filter(Path.is_dir, hierarchies), top / names[0])
-    return dict(_folders(first, wanted, courtesy))
+    return dict(_folders(first, wanted, pacer))
 
 
 def container_folders(
-    root: Path, ids: Collection[str], courtesy: Courtesy = ALONE
+    root: Path, ids: Collection[str], pacer: Pacer = ALONE
 ) -> Iterator[tuple[str, Path]]:
     """The cgroup of each container in which its cpuset is. O(cgroups).
 
@@ -73,17 +73,17 @@ def container_folders(
     """
     top = root / _UNIFIED
     if (top / "cgroup.controllers").exists():
-        return _folders(top, set(ids), courtesy)
-    return iter(_first_folders(top, _CPUSETS, set(ids), courtesy).items())
+        return _folders(top, set(ids), pacer)
+    return iter(_first_folders(top, _CPUSETS, set(ids), pacer).items())
 
 
 def _folders(
-    top: Path, wanted: Collection[str], courtesy: Courtesy = ALONE
+    top: Path, wanted: Collection[str], pacer: Pacer = ALONE
 ) -> Iterator[tuple[str, Path]]:
     """The cgroup of each container: the uppermost one that bears its id."""
     waiting = [(os.fspath(top), 0)]
     while waiting:
-        courtesy.rest()
+        pacer.rest()
         folder, depth = waiting.pop()
         try:
             entries = list(os.scandir(folder))

@@ -15,7 +15,7 @@ from ...policy.tuning.cpu_class import Clock
 from ...policy.tuning.effects import Hardware, Knob, KnobKind
 from ...policy.tuning.interrupts import Interrupt
 from ...topology.sets.cpuset import CpuSet, IdListError
-from .speed_select_access import SpeedSelectAccess, is_speed_select
+from .speed_select_access import SpeedSelectAccess, is_register_path
 
 _CPU: Final = "sys/devices/system/cpu"
 _UNCORE: Final = f"{_CPU}/intel_uncore_frequency"
@@ -75,13 +75,13 @@ class Knobs:
 
     def read(self, path: str) -> str:
         """The text of a file, without its end of line. Raises `OSError`."""
-        if is_speed_select(path):
+        if is_register_path(path):
             return self._speed_select.read(path)
         return self._full(path).read_text(encoding="utf-8", errors="replace").strip()
 
     def write(self, path: str, text: str) -> None:
         """Set a knob. Raises `OSError`, also where there is no file: none is ever created."""
-        if is_speed_select(path):
+        if is_register_path(path):
             self._speed_select.write(path, text)
             return
         descriptor = os.open(self._full(path), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
@@ -169,7 +169,7 @@ def could_hold(path: str, text: str) -> bool:
         except IdListError:
             return False
         return True
-    is_known = is_speed_select(path) or _PATHS.fullmatch(path) is not None
+    is_known = is_register_path(path) or _PATHS.fullmatch(path) is not None
     return is_known and len(text) <= _TEXT_MAX and text.isprintable()
 
 

@@ -90,7 +90,7 @@ def access_below(root: Path) -> SpeedSelectAccess:
     return SpeedSelectAccess(load)
 
 
-def is_speed_select(path: str) -> bool:
+def is_register_path(path: str) -> bool:
     """Whether a path is that of a register and not of a file."""
     return path.startswith(_ROOT)
 
@@ -101,7 +101,7 @@ def as_found(machine: Machine, originals: Mapping[str, str]) -> Machine:
     `originals`: texts by path; others than those of registers are passed over.
     """
     texts = {
-        path.removeprefix(_ROOT): text for path, text in originals.items() if is_speed_select(path)
+        path.removeprefix(_ROOT): text for path, text in originals.items() if is_register_path(path)
     }
     if not texts:
         return machine
@@ -112,7 +112,7 @@ def as_found(machine: Machine, originals: Mapping[str, str]) -> Machine:
 
 def undo_order(path: str) -> int:
     """The place of a path among those that are put back; files come first, in any order."""
-    if not is_speed_select(path):
+    if not is_register_path(path):
         return 0
     from .speed_select.speed_select_knobs import register_order
 

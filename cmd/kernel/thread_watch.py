@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from ...nri.dispatch.courtesy import ALONE, Courtesy
+from ...nri.dispatch.pacer import ALONE, Pacer
 from ...policy.model.container import ContainerId
 from ...topology.sets.cpuset import CpuSet
 from .cgroup_usage import container_folders
@@ -19,12 +19,10 @@ CONTAINER_THREADS: Final = 500
 class ThreadWatch:
     """Bound threads of all containers, as far as they were looked at. Not for several threads."""
 
-    def __init__(
-        self, root: Path, courtesy: Courtesy = ALONE, threads_max: int = LOOK_THREADS
-    ) -> None:
+    def __init__(self, root: Path, pacer: Pacer = ALONE, threads_max: int = LOOK_THREADS) -> None:
         """`root`: the folder that holds proc/ and sys/."""
         self._root = root
-        self._courtesy = courtesy
+        self._pacer = pacer
         self._threads_max = threads_max
         self._folders: dict[str, Path] = {}
         self._last: ContainerId | None = None
@@ -48,7 +46,7 @@ class ThreadWatch:
             del self._bound[gone]
         found: dict[ContainerId, Mapping[CpuSet, int]] = {}
         left = self._threads_max
-        for one in self._courtesy.among(self._in_turn(intended)):
+        for one in self._pacer.among(self._in_turn(intended)):
             if left <= 0:
                 break
             self._last = one
@@ -70,7 +68,7 @@ class ThreadWatch:
         for gone in self._folders.keys() - intended.keys():
             del self._folders[gone]
         if missing := intended.keys() - self._folders.keys():
-            self._folders.update(container_folders(self._root, missing, self._courtesy))
+            self._folders.update(container_folders(self._root, missing, self._pacer))
 
     def _in_turn(self, intended: Mapping[ContainerId, CpuSet]) -> Iterator[ContainerId]:
         """The containers with a cgroup, from the one after that of the last look."""

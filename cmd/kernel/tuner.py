@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
-from ...nri.dispatch.front import Front
+from ...nri.dispatch.front import Front, take_snapshot
 from ...nri.dispatch.report import Decided, Happening, Reconfigured, Released, Synchronized
 from ...policy.tuning.effects import Effects, Hardware, Occupancy, effects
 from ...policy.tuning.interrupts import Interrupt
@@ -92,9 +92,7 @@ class Tuner:
             if self._is_stopping.is_set():
                 return
             try:
-                snapshot = plugin.owner.look(
-                    "tuning", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
-                )
+                snapshot = take_snapshot(plugin, "tuning", _BUSY_SECONDS)
             except TimeoutError:
                 self._is_due.set()
             else:

@@ -18,15 +18,15 @@ from prometheus_client.core import (
     Metric,
 )
 
-from ...nri.dispatch.courtesy import ALONE, Courtesy
+from ...nri.dispatch.pacer import ALONE, Pacer
 from ...policy.engine.decision import unmet_rule_names
 from ...policy.engine.gauges.gauge import Gauge
 from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from ...policy.engine.rebalance.wishes import AFFINITY, ANTI_AFFINITY, POOL, SPREAD, Wishes
 from ...policy.engine.snapshot import Snapshot
-from ..daemon.reload_record import ReloadRecord
+from ..daemon.daemon import ReloadRecord
+from .domain_gauges import DomainGauges
 from .domain_levels import DOMAIN_LEVELS
-from .domain_series import DomainSeries
 from .event_counts import (
     BUCKETS_SECONDS,
     CREATION,
@@ -68,12 +68,12 @@ class DaemonLook:
 def daemon_families(
     look: DaemonLook,
     weight: SatisfiedWeight | None = None,
-    domain_series: DomainSeries | None = None,
-    courtesy: Courtesy = ALONE,
+    domain_gauges: DomainGauges | None = None,
+    pacer: Pacer = ALONE,
 ) -> Iterator[Metric | Gauge]:
     """Every family, also those of which nothing was counted yet.
 
-    `weight`, `domain_series`: kept from look to look.
+    `weight`, `domain_gauges`: kept from look to look.
     """
     counts = look.counts
     yield from _event_families(counts)
@@ -93,10 +93,10 @@ def daemon_families(
         ("level", "boundary"),
         _with_zeros(boundaries, counts.alignment(look.snapshot.machine)),
     )
-    wishes = (weight or SatisfiedWeight()).wishes(look.snapshot, courtesy.rest)
+    wishes = (weight or SatisfiedWeight()).wishes(look.snapshot, pacer.rest)
     yield from _wish_families(look.snapshot, wishes)
     yield from _cause_families(counts)
-    yield from (domain_series or DomainSeries()).families(look.snapshot)
+    yield from (domain_gauges or DomainGauges()).families(look.snapshot)
     yield from _health_families(look)
 
 

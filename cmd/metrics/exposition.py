@@ -17,11 +17,11 @@ from prometheus_client.utils import (
     floatToGoString,  # pyright: ignore[reportUnknownVariableType]  # it tells no types
 )
 
-from ...nri.dispatch.courtesy import ALONE, Courtesy
+from ...nri.dispatch.pacer import ALONE, Pacer
 from ...policy.engine.gauges.gauge import Gauge
 from ...policy.engine.gauges.value_runs import ValueRuns
 from ..report.version import VERSION
-from .process_figures import ProcessFigures
+from .process_metrics import ProcessMetrics
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -60,12 +60,12 @@ class Exposition:
     their names and labels. It writes one line of each kind, and all others are made after that.
     """
 
-    def __init__(self, courtesy: Courtesy = ALONE) -> None:
-        self._courtesy = courtesy
+    def __init__(self, pacer: Pacer = ALONE) -> None:
+        self._pacer = pacer
         self._lock = threading.Lock()
         self._families: dict[tuple[str, str], _Family] = {}
         """By name and description."""
-        self._process: ProcessFigures | None = None
+        self._process: ProcessMetrics | None = None
 
     def page(
         self,
@@ -84,11 +84,11 @@ class Exposition:
         with self._lock:
             known, self._families = self._families, {}
             parts: list[bytes] = []
-            for gauge in self._courtesy.among(gauges):
+            for gauge in self._pacer.among(gauges):
                 name = prometheus_name(gauge.name, gauge.unit)
                 family = self._family(known, GaugeMetricFamily(name, gauge.help))
                 parts.append(family.text_of_gauge(gauge))
-            for one in self._courtesy.among(families):
+            for one in self._pacer.among(families):
                 if isinstance(one, Gauge):
                     family = self._family(known, GaugeMetricFamily(one.name, one.help))
                     parts.append(family.text_of_gauge(one))
@@ -97,25 +97,25 @@ class Exposition:
             if with_build:
                 parts.append(_build())
             if with_process:
-                self._process = self._process or ProcessFigures()
+                self._process = self._process or ProcessMetrics()
                 for metric in self._process.collect():
                     parts.append(self._family(known, metric).text_of_metric(metric))
             return b"".join(parts)
 
     def _family(self, known: "Mapping[tuple[str, str], _Family]", metric: Metric) -> "_Family":
         key = (metric.name, metric.documentation)
-        family = self._families[key] = known.get(key) or _Family(metric, self._courtesy)
+        family = self._families[key] = known.get(key) or _Family(metric, self._pacer)
         return family
 
 
 class _Family:
     """A family's part of each page; kept as long as its series are the same ones."""
 
-    def __init__(self, metric: Metric, courtesy: Courtesy) -> None:
+    def __init__(self, metric: Metric, pacer: Pacer) -> None:
         """`metric`: says of which name, type and description it is."""
         self._about = (metric.name, metric.documentation, metric.type)
         self._name = metric.name
-        self._courtesy = courtesy
+        self._pacer = pacer
         self._head = self._formatted([])
         self._labels: Sequence[object] = ()
         """The names and labels of all series, in whatever form they came."""
@@ -166,7 +166,7 @@ class _Family:
         whole = bytearray(_plain(self._head))
         for number, (name, labels) in enumerate(series):
             if not number % _LINES_AT_ONCE:
-                self._courtesy.rest()
+                self._pacer.rest()
             if _ESCAPED.search("".join(labels.values())):
                 line = self._format(name, labels)
             else:

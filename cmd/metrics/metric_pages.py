@@ -9,6 +9,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from ...nri.dispatch.actuator import SUSPECT
+from ...nri.dispatch.front import take_snapshot
 from ...policy.engine.gauges.gauge import Gauge, is_selected
 from ...policy.engine.gauges.gauge_reader import GaugeReader
 from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
@@ -18,12 +19,12 @@ from ..daemon.daemon import Daemon
 from ..web.web_server import Page, Pages
 from .daemon_families import GROUP as OWN
 from .daemon_families import DaemonLook, daemon_families
-from .domain_series import DomainSeries
+from .domain_gauges import DomainGauges
 from .event_counts import EventCounts
 from .exposition import CONTENT_TYPE, Exposition
 from .pinning_gauges import pinning_gauges
 from .placement_info import placement_families
-from .process_figures import GROUP as PROCESS
+from .process_metrics import GROUP as PROCESS
 
 _POLICY_SECONDS: Final = 2.0
 """How long the policy may be busy; whoever asks waits for ten seconds, as a rule."""
@@ -48,11 +49,11 @@ class MetricPages:
         self._is_shown = cache(partial(is_selected, patterns=groups))
         """Whether a group is among those that are shown: patterns and groups stay the same."""
         self._gauges = GaugeReader()
-        self._courtesy = daemon.plugin.owner.courtesy
+        self._pacer = daemon.plugin.owner.pacer
         self._weight = SatisfiedWeight()
         """Kept from page to page, which are made one at a time."""
-        self._domains = DomainSeries()
-        self._exposition = Exposition(self._courtesy)
+        self._domains = DomainGauges()
+        self._exposition = Exposition(self._pacer)
 
     def pages(self, *, with_metrics: bool) -> Pages:
         """The pages by path."""
@@ -69,9 +70,7 @@ class MetricPages:
         plugin = self._daemon.plugin
         try:
             # A look at one moment; everything else is worked out here, while the policy goes on.
-            snapshot = plugin.owner.look(
-                "metrics", lambda: plugin.events.policy.snapshot(), _POLICY_SECONDS
-            )
+            snapshot = take_snapshot(plugin, "metrics", _POLICY_SECONDS)
         except TimeoutError as error:
             return Page(content=f"{error}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
         used_bytes: Mapping[int, int] = {}
@@ -87,9 +86,7 @@ class MetricPages:
         # Read as the page is made, one page at a time.
         gauges = (
             gauge
-            for gauge in chain(
-                self._gauges.read(snapshot, used_bytes, self._courtesy.rest), pinning
-            )
+            for gauge in chain(self._gauges.read(snapshot, used_bytes, self._pacer.rest), pinning)
             if self._is_shown(gauge.group)
         )
         look = DaemonLook(
@@ -104,7 +101,7 @@ class MetricPages:
         families: Iterable[Metric | Gauge] = ()
         if self._is_shown(OWN):
             families = chain(
-                daemon_families(look, self._weight, self._domains, self._courtesy),
+                daemon_families(look, self._weight, self._domains, self._pacer),
                 placement_families(snapshot),
             )
         content = self._exposition.page(

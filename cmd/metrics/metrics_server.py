@@ -39,7 +39,7 @@ class _Wanted(Struct, frozen=True, kw_only=True):
 class MetricsServer:
     """Serves what a daemon's configuration wants. For several threads at once.
 
-    It looks at the configuration now and then, in the daemon's timetable: an address that cannot
+    It looks at the configuration now and then, by a timer of the daemon's: an address that cannot
     be had now may be free later. What takes time to load is loaded with the first endpoint.
     """
 
@@ -65,7 +65,7 @@ class MetricsServer:
         """Where it listens, in the configuration's words."""
         self._server: WebServer | None = None
         self._complaint = ""
-        daemon.timetable.every("metrics", LOOK_SECONDS, self.follow)
+        daemon.timers.every("metrics", LOOK_SECONDS, self.follow)
 
     @property
     def port(self) -> int | None:

@@ -167,7 +167,7 @@ def make_folder(path: Path) -> None:
         path.chmod(0o700)
 
 
-def read_file(path: Path) -> bytes:
+def read_bounded_file(path: Path) -> bytes:
     """The content of a regular file of bounded size, whose last step is no symbolic link.
 
     Raises `ForeignFileError` and `OSError`.
@@ -178,7 +178,7 @@ def read_file(path: Path) -> bytes:
 
 @contextmanager
 def _opened(path: Path, *, is_ours: bool = False) -> Generator[BinaryIO]:
-    """A file that `read_file` reads.
+    """A file that `read_bounded_file` reads.
 
     `is_ours`: neither the file nor its folder may be another user's to change.
     """

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from ...nri.dispatch.courtesy import ALONE, Courtesy
+from ...nri.dispatch.pacer import ALONE, Pacer
 from ...policy.model.container import Container, ContainerId, PodId
 from .saved_container import (
     PlacedContainer,
@@ -65,18 +65,18 @@ class SavedPods:
         """By container the pod in which it was seen."""
 
     def collect(
-        self, placed: Iterable[PlacedContainer], courtesy: Courtesy = ALONE
+        self, placed: Iterable[PlacedContainer], pacer: Pacer = ALONE
     ) -> tuple[SavedPod, ...]:
         """The pods of these containers, and of no others, by id, each once."""
         everything = {one.container.id: one for one in placed}
         gone = [one for one in self._pods if one not in everything]
-        return self.follow(everything.values(), gone, courtesy)
+        return self.follow(everything.values(), gone, pacer)
 
     def follow(
         self,
         changed: Iterable[PlacedContainer],
         gone: Iterable[ContainerId],
-        courtesy: Courtesy = ALONE,
+        pacer: Pacer = ALONE,
     ) -> tuple[SavedPod, ...]:
         """The pods of all containers by id, each once.
 
@@ -91,20 +91,20 @@ class SavedPods:
             self._take_out(groups, container_id)
             self._pods[container_id] = pod_id
             self._group(groups, pod_id)[container_id] = one
-        for pod_id, group in courtesy.among(groups.items()):
+        for pod_id, group in pacer.among(groups.items()):
             if group:
                 self._known[pod_id] = self._look(pod_id, [group[one] for one in sorted(group)])
             else:
                 self._known.pop(pod_id, None)
         known = self._known
-        if self._is_room_ample(courtesy):
-            for look in courtesy.among([one for one in known.values() if one.saved is None]):
+        if self._is_room_ample(pacer):
+            for look in pacer.among([one for one in known.values() if one.saved is None]):
                 _saved(look, is_cut=False)
             return tuple([_saved(known[one], is_cut=False) for one in sorted(known)])
         room = self._text_bytes_max
         found: list[SavedPod] = []
         for pod_id in sorted(known, key=lambda pod_id: (known[pod_id].characters, pod_id)):
-            courtesy.rest()
+            pacer.rest()
             look = known[pod_id]
             # A character takes one to six bytes: they are counted only where they may fit at all.
             has_room = look.characters <= room
@@ -131,7 +131,7 @@ class SavedPods:
         if pod_id is not None:
             self._group(groups, pod_id).pop(container_id, None)
 
-    def _is_room_ample(self, courtesy: Courtesy) -> bool:
+    def _is_room_ample(self, pacer: Pacer) -> bool:
         """Whether there is room for all texts with all that is beside them.
 
         So it is on an ordinary node, and nobody has to know what the texts alone take.
@@ -141,7 +141,7 @@ class SavedPods:
             return False
         if sum(map(_text_bytes_max, self._known.values())) <= room:
             return True
-        for look in courtesy.among([o for o in self._known.values() if o.whole_bytes is None]):
+        for look in pacer.among([o for o in self._known.values() if o.whole_bytes is None]):
             look.whole_bytes = len(msgspec.json.encode(_saved(look, is_cut=False)))
         return sum([one.whole_bytes or 0 for one in self._known.values()]) <= room
 

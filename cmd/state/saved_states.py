@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from ...nri.dispatch.courtesy import ALONE, Courtesy
+from ...nri.dispatch.pacer import ALONE, Pacer
 from ...policy.configuration.config import Config
 from ...policy.engine.snapshot import Snapshot, changed_ids
 from ...policy.model.container import ContainerId
@@ -28,7 +28,7 @@ class SavedStates:
         self._machine: tuple[Machine, SavedMachine] | None = None
         self._config: tuple[Config, Mapping[str, object]] | None = None
 
-    def of(self, snapshot: Snapshot, courtesy: Courtesy = ALONE) -> State:
+    def of(self, snapshot: Snapshot, pacer: Pacer = ALONE) -> State:
         """The state to be saved of a snapshot. O(containers + length of changed texts).
 
         The snapshot is kept until the next one.
@@ -43,7 +43,7 @@ class SavedStates:
         gone = [one for one in before.grants if one not in snapshot.grants] if before else []
         changed = _changed(before, snapshot, self._untold)
         self._untold = _untold(snapshot, changed)
-        pods = self._pods.follow(_placed(snapshot, courtesy.among(changed)), gone, courtesy)
+        pods = self._pods.follow(_placed(snapshot, pacer.among(changed)), gone, pacer)
         self._seen = snapshot
         return State(
             machine=self._machine[1],

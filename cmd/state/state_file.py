@@ -19,7 +19,7 @@ from ...policy.engine.advice import Advice
 from ...policy.model.container import Container, ContainerId
 from ...topology.sets.base_errors import PinfoldError
 from ...topology.sets.cpuset import NO_CPUS, CpuSet, IdListError
-from .own_file import ForeignFileError, OwnFile, read_file
+from .own_file import ForeignFileError, OwnFile, read_bounded_file
 from .saved_container import SavedContainer, SavedPod
 
 STATE_NAME: Final = "state.json"
@@ -142,7 +142,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 def load_state(path: Path) -> State:
     """The state in a file, whose ever it is. Raises `StateFileError` and `OSError`."""
     try:
-        state = _parse(path, read_file(path))
+        state = _parse(path, read_bounded_file(path))
         state.running()
     except (ForeignFileError, IdListError) as error:
         raise StateFileError(str(error)) from error

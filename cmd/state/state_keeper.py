@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ...nri.dispatch.front import Front
+from ...nri.dispatch.front import Front, take_snapshot
 from ...nri.dispatch.report import (
     Adjusted,
     Decided,
@@ -155,12 +155,10 @@ class StateKeeper:
 
     def _save(self, plugin: Front) -> None:
         try:
-            snapshot = plugin.owner.look(
-                "remember", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
-            )
+            snapshot = take_snapshot(plugin, "remember", _BUSY_SECONDS)
             self._make_again()
             self._has_landed = snapshot.has_landed
-            self._file.write(self._states.of(snapshot, plugin.owner.courtesy))
+            self._file.write(self._states.of(snapshot, plugin.owner.pacer))
         except OSError as error:  # a busy policy's timeout is one, too
             self._complain(f"{self._folder}: {error.strerror or error} — the state is not saved")
         except StateFolderError as error:

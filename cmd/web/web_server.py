@@ -61,8 +61,8 @@ class WebServer:
         self._is_exhaustion_told = False
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(self._tell)
-        self._desk = _Desk(pages, self._loop, log)
-        self._server = _Server(self._desk, listener)
+        self._application = _Application(pages, self._loop, log)
+        self._server = _Server(self._application, listener)
         self._thread = threading.Thread(
             target=self._serve, args=(listener,), name="web", daemon=True
         )
@@ -70,7 +70,7 @@ class WebServer:
 
     def show(self, pages: Pages) -> None:
         """Serve these from now on."""
-        self._desk.pages = pages
+        self._application.pages = pages
 
     def stop(self) -> None:
         """Listen no more. A request that is being answered may still be."""
@@ -83,7 +83,7 @@ class WebServer:
             self._loop.run_until_complete(self._server.serve([listener]))
         finally:
             self._server.closed.set()
-            self._desk.threads.shutdown(wait=False)
+            self._application.threads.shutdown(wait=False)
             self._loop.close()
 
     def _tell(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -103,9 +103,9 @@ class WebServer:
 class _Server(uvicorn.Server):
     """uvicorn without its clock, which wakes a process up ten times a second."""
 
-    def __init__(self, desk: "_Desk", listener: socket.socket) -> None:
+    def __init__(self, application: "_Application", listener: socket.socket) -> None:
         config = uvicorn.Config(
-            desk,
+            application,
             loop="asyncio",
             http=_Connection,
             ws="none",
@@ -126,7 +126,7 @@ class _Server(uvicorn.Server):
         # Here, as what it imports may be out of reach later, when no file can be opened.
         config.load()
         super().__init__(config)
-        self._desk = desk
+        self._application = application
         self._listener = listener
         self.ending = asyncio.Event()
         self.closed = threading.Event()
@@ -138,14 +138,14 @@ class _Server(uvicorn.Server):
         # Whoever it is taking just now is taken first: asyncio forgets clients half way in.
         asyncio.get_running_loop().remove_reader(self._listener)
         await asyncio.sleep(_WAY_IN_SECONDS)
-        self._desk.is_closed = True
+        self._application.is_closed = True
         for server in self.servers:
             server.close()
         self.closed.set()
 
 
-class _Desk:
-    """Answers requests, of a limited number of clients at once; in the event loop's thread."""
+class _Application:
+    """The ASGI application: answers a limited number of clients at once, in the loop's thread."""
 
     def __init__(self, pages: Pages, loop: asyncio.AbstractEventLoop, log: logging.Logger) -> None:
         self.pages = pages
@@ -237,23 +237,23 @@ _Send = Callable[[dict[str, object]], Awaitable[None]]
 
 
 class _Connection(H11Protocol):
-    """A client's connection, as long as the desk has a place for it."""
+    """A client's connection, as long as there is a place for it."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         # What is in the state reaches the application with each request.
         self.app_state = {"client": self}
-        self._desk = cast(_Desk, self.config.app)
+        self._application = cast(_Application, self.config.app)
         self._has_place = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         wire = cast(asyncio.Transport, transport)
-        self._has_place = self._desk.take(self, wire)
+        self._has_place = self._application.take(self, wire)
         if self._has_place:
             super().connection_made(wire)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._desk.leave(self)
+        self._application.leave(self)
         if self._has_place:
             super().connection_lost(exc)
 

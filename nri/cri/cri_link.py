@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..dispatch.way import ReadBack
+from ..dispatch.update_sender import ReadBack
 from .cdi_specs import FOLDERS
 from .listen_place import ListenPlace
 

@@ -28,7 +28,6 @@ from ..dispatch.owner import Owner
 from ..dispatch.report import Connected, Crashed, Disconnected, Report, SocketLost
 from ..hints.hint_finder import HintFinder
 from ..plugin.container_reader import ContainerReader
-from .census import LOOK_SECONDS, Census
 from .cri_link import CriLink
 from .cri_updates import CriUpdates, reader_by_runtime_id
 from .event_stream import GET_EVENTS, EventStream
@@ -36,8 +35,8 @@ from .hooks import Hooks
 from .known_containers import KnownContainers
 from .listen_place import ListenPlaceError
 from .policy_turns import PolicyTurns
-from .proxied_policy import ProxiedPolicy
-from .proxy_events import ProxyEvents
+from .proxy_events import ProxiedPolicy, ProxyEvents
+from .reconciler import LOOK_SECONDS, Reconciler
 from .relay import Relay
 from .runtime_list import read_pid
 from .upstream import MESSAGE_OPTIONS, Upstream
@@ -166,7 +165,9 @@ class _Session:
         self._hooks = Hooks(
             policy, report, self._threads, self._adopted, self._look_soon, link.cdi_folders
         )
-        self._census = Census(policy, self._upstream, front.owner, self._hooks, front.look_seconds)
+        self._reconciler = Reconciler(
+            policy, self._upstream, front.owner, self._hooks, front.look_seconds
+        )
         self._stream = EventStream(self._upstream, self._happened, self._look_soon)
         streams = {GET_EVENTS: self._stream.serve}
         self._relay = Relay(
@@ -261,9 +262,9 @@ class _Session:
             self._front.runtime = f"{version.runtime_name} {version.runtime_version}".strip()
             self._report(Connected(self._front.runtime))
             if self._adopted.is_set():
-                await self._census.look()
+                await self._reconciler.look()
             else:
-                await self._census.adopt()
+                await self._reconciler.adopt()
                 self._adopted.set()
         except grpc.aio.AioRpcError as error:
             return f"{error.code().name}: {error.details()}"
@@ -275,11 +276,11 @@ class _Session:
         """Read the lists until the runtime is gone; returns how that was seen."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._census.pause_seconds):
+                async with asyncio.timeout(self._reconciler.pause_seconds):
                     await self._wanted.wait()
             self._wanted.clear()
             try:
-                await self._census.look()
+                await self._reconciler.look()
                 self._front.events.heard()
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.UNAVAILABLE:

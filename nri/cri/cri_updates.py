@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ..dispatch.cri_socket import CriSocket
-from ..dispatch.way import ReadBack
+from ..dispatch.update_sender import ReadBack
 from .known_containers import KnownContainers
 
 
 class CriUpdates:
-    """The way of sending updates past the proxy, under the runtime's ids; see `Way`."""
+    """The sender of updates past the proxy, under the runtime's ids; see `UpdateSender`."""
 
     def __init__(self, socket: CriSocket, known: KnownContainers) -> None:
         self._socket = socket
@@ -22,7 +22,7 @@ class CriUpdates:
         return False
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
-        """Set cpus and memory nodes; see `Way`."""
+        """Set cpus and memory nodes; see `UpdateSender`."""
         named: dict[ContainerId, ContainerId] = {}
         for one in updates:
             runtime_id = self._known.runtime_id(one)

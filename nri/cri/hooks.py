@@ -18,16 +18,16 @@ from ...policy.model.container import ContainerId, ContainerState, Pod, PodId
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
 from ..dispatch.answer import Answer
-from ..dispatch.newcomer import Mention, Newcomer
+from ..dispatch.newcomer import Newcomer, placed_mention
 from ..dispatch.report import Answered, Outcome, Report
 from ..plugin.container_reader import FIND_SECONDS
 from ..plugin.messages import linux_value, pod_value
 from .known_containers import InstanceKey, KnownContainer
 from .nri_messages import container_of_config, sandbox_of_config
 from .pod_resizes import SizedPods
-from .proxied_policy import ProxiedPolicy
+from .proxy_events import ProxiedPolicy
 from .relay import CallFailure, Hook, Passage, RefusedCallError
-from .resizes import PATIENCE_SECONDS, Resizes, write_answer
+from .resize_hooks import PATIENCE_SECONDS, ResizeHooks, write_answer
 from .uncarried_classes import UncarriedClasses
 
 ADOPTION_SECONDS: Final = 2.0
@@ -60,7 +60,7 @@ class Hooks:
         self._cdi_folders = cdi_folders
         self._uncarried = UncarriedClasses(report)
         self._sized = SizedPods()
-        self._resizes = Resizes(policy, self._sized, self._wait_for_adoption, look)
+        self._resizes = ResizeHooks(policy, self._sized, self._wait_for_adoption, look)
 
     def table(self) -> Mapping[str, Hook]:
         """The hooks by method of the RuntimeService."""
@@ -87,7 +87,7 @@ class Hooks:
             self._note_pod(sandbox, pod)
             self._turns.do("RunPodSandbox", lambda: self._events.policy.expect(pod))
 
-        return Passage(request=request, done=done, failed=_nothing)
+        return Passage(request=request, done=done)
 
     def note_pods(self, sandboxes: Iterable[nri_pb2.PodSandbox]) -> None:
         """Pods that were there before."""
@@ -232,7 +232,7 @@ class Hooks:
     def _has_started(self, runtime_id: str) -> None:
         policy_id = self._known.policy_id(runtime_id)
         if policy_id in self._events.policy.grants:
-            self._events.start(Mention(container_id=policy_id, read=_unread))
+            self._events.start(placed_mention(policy_id))
             self._started(policy_id)
         else:
             self._look()
@@ -280,9 +280,11 @@ class Hooks:
         self._turns.do("StopPodSandbox", lambda: self._events.stop_pod(PodId(sandbox_id)))
 
     def _pod_removed(self, sandbox_id: str) -> None:
-        self._known.forget_sandbox(PodId(sandbox_id))
-        self._sized.forget(PodId(sandbox_id))
-        self._turns.do("RemovePodSandbox", lambda: self._events.remove_pod(PodId(sandbox_id)))
+        pod_id = PodId(sandbox_id)
+        self._known.forget_sandbox(pod_id)
+        pod = self._sized.forget(pod_id)
+        uid = "" if pod is None else pod.uid
+        self._turns.do("RemovePodSandbox", lambda: self._events.remove_pod(pod_id, uid))
 
     async def _wait_for_adoption(self) -> None:
         """Wait until it is known what runs where: no container is placed before."""
@@ -294,11 +296,3 @@ class Hooks:
         except TimeoutError:
             text = "pinfold: what runs already is not known yet"
             raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, text) from None
-
-
-def _unread() -> Newcomer:
-    raise AssertionError("a container that holds cpus is never read again")
-
-
-def _nothing(_failure: CallFailure) -> None:
-    """A failure that changes nothing."""

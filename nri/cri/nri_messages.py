@@ -12,6 +12,7 @@ from typing import Final
 
 from ...policy.annotations.cpu_claims import CLAIM_PREFIX
 from ...policy.model.container import QosClass
+from ...policy.model.kubelet_resources import pod_cgroup
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
 from ..plugin.messages import PLACES_MAX
@@ -26,12 +27,6 @@ _STATES: Final = {
     cri.CONTAINER_CREATED: nri_pb2.CONTAINER_CREATED,
     cri.CONTAINER_RUNNING: nri_pb2.CONTAINER_RUNNING,
     cri.CONTAINER_EXITED: nri_pb2.CONTAINER_STOPPED,
-}
-
-_CGROUP_PARENTS: Final = {
-    QosClass.GUARANTEED: "/kubepods/pod",
-    QosClass.BURSTABLE: "/kubepods/burstable/pod",
-    QosClass.BEST_EFFORT: "/kubepods/besteffort/pod",
 }
 
 
@@ -67,7 +62,7 @@ def linux_sandbox_message(linux: cri.LinuxSandbox) -> nri_pb2.LinuxPodSandbox:
     """The cgroup of a sandbox, and the resources of the whole pod if it has some of its own."""
     message = nri_pb2.LinuxPodSandbox(cgroup_parent=linux.cgroup_parent)
     if linux.HasField("resources"):
-        message.pod_resources.CopyFrom(resources_message(linux.resources))
+        message.pod_resources.CopyFrom(nri_resources(linux.resources))
     return message
 
 
@@ -123,12 +118,12 @@ def cgroup_parent_by_score(oom_score_adj: int, uid: str) -> str:
     For runtimes whose statuses tell no cgroup. Source: kubelet, `pkg/kubelet/qos/policy.go`.
     """
     if oom_score_adj == _OOM_GUARANTEED:
-        return _CGROUP_PARENTS[QosClass.GUARANTEED] + uid
+        return pod_cgroup(QosClass.GUARANTEED, uid)
     is_best_effort = oom_score_adj == _OOM_BEST_EFFORT
-    return _CGROUP_PARENTS[QosClass.BEST_EFFORT if is_best_effort else QosClass.BURSTABLE] + uid
+    return pod_cgroup(QosClass.BEST_EFFORT if is_best_effort else QosClass.BURSTABLE, uid)
 
 
-def resources_message(resources: cri.Resources) -> nri_pb2.LinuxResources:
+def nri_resources(resources: cri.Resources) -> nri_pb2.LinuxResources:
     """Cgroup values; what is 0 or empty stays unset."""
     message = nri_pb2.LinuxResources(unified=read_entries(resources.unified))
     if resources.cpu_shares > 0:
@@ -148,7 +143,7 @@ def resources_message(resources: cri.Resources) -> nri_pb2.LinuxResources:
 
 def linux_message(resources: cri.Resources) -> nri_pb2.LinuxContainer:
     """The Linux part of a container with these cgroup values."""
-    linux = nri_pb2.LinuxContainer(resources=resources_message(resources))
+    linux = nri_pb2.LinuxContainer(resources=nri_resources(resources))
     if resources.oom_score_adj:
         linux.oom_score_adj.value = resources.oom_score_adj
     return linux

@@ -32,9 +32,10 @@ class SizedPods:
         """Whether a pod was noted."""
         return pod_id in self._known
 
-    def forget(self, pod_id: PodId) -> None:
-        """A pod is gone."""
-        self._known.pop(pod_id, None)
+    def forget(self, pod_id: PodId) -> Pod | None:
+        """The pod of a sandbox that is gone; None where it was not noted."""
+        pod, _ = self._known.pop(pod_id, (None, None))
+        return pod
 
     def resize(self, pod_id: PodId, update: LinuxResources) -> "PodResize | None":
         """A pod and its size after an update, which leaves some values; None if it is unknown."""

@@ -1,6 +1,7 @@
 """Events of a runtime whose answers carry one container alone, and which names it afterwards."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from ...policy.engine.decision import Decision
 from ...policy.model.container import ContainerId
@@ -12,6 +13,9 @@ from ..dispatch.answer import Answer
 from ..dispatch.events import Events
 from ..dispatch.owner import Owner
 from ..dispatch.report import Decided, Identified
+from ..plugin.container_reader import ContainerReader
+from .known_containers import KnownContainers
+from .policy_turns import PolicyTurns
 
 
 class ProxyEvents:
@@ -122,3 +126,15 @@ class ProxyEvents:
         """
         wanted = {one: self.events.policy.pinning(one) for one in container_ids}
         self._actuator.want({one: each for one, each in wanted.items() if each is not None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxiedPolicy:
+    """The events of the policy, its turns in the loop's thread, and the containers it knows."""
+
+    events: ProxyEvents
+    turns: PolicyTurns
+    reader: ContainerReader
+    known: KnownContainers
+    started: Callable[[ContainerId], None]
+    """Told of each container that runs, with the policy's id."""

@@ -47,14 +47,18 @@ class CallFailure(enum.Enum):
     """The runtime may have done it all the same."""
 
 
+def _unheard(_outcome: object) -> None:
+    """An outcome that changes nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """A hooked call on its way: what the runtime is sent, and what follows from its answer."""
 
     request: bytes
-    done: Callable[[bytes], None]
+    done: Callable[[bytes], None] = _unheard
     """The runtime did it; with its reply. Before the caller has the reply."""
-    failed: Callable[[CallFailure], None]
+    failed: Callable[[CallFailure], None] = _unheard
     """The runtime did not reply. Must not wait."""
 
 
@@ -156,13 +160,13 @@ class Relay(RawHandler):
             passage = await hook(request)
         except DecodeError:
             # The runtime is to say what is wrong with it.
-            passage = Passage(request=request, done=_unheard, failed=_unheard)
+            passage = Passage(request=request)
         except RefusedCallError:
             raise
         except Exception as error:
             # A container without a place is found in a list; one that is not created is not.
             self._crashed(method, error)
-            passage = Passage(request=request, done=_unheard, failed=_unheard)
+            passage = Passage(request=request)
         is_open = True
         try:
             await self._connected()
@@ -222,10 +226,6 @@ async def _abort(context: Context, error: RefusedCallError | grpc.aio.AioRpcErro
 def _failure_of(error: grpc.aio.AioRpcError) -> CallFailure:
     is_lost = error.code() in _UNCERTAIN or (error.details() or "").startswith(_LOST)
     return CallFailure.UNKNOWN if is_lost else CallFailure.NOT_DONE
-
-
-def _unheard(_outcome: object) -> None:
-    """An outcome that changes nothing."""
 
 
 async def send_initial(call: RawCall | UnaryCall, context: Context) -> None:

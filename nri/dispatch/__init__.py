@@ -1,1 +1,1 @@
-"""The one thread that owns the policy, and the one way out to a runtime."""
+"""Turns at the policy, the events of runtimes as values, and the one way out to a runtime."""

@@ -15,7 +15,7 @@ from ...policy.model.pinning import Pinning
 from .acknowledgements import Acknowledgements
 from .pin_state import Mismatch, PinLook, PinningCounts, Stage, Telling, is_other
 from .report import Crashed, Recovered, Report, Suspect, Unapplied, Updated, Waiting
-from .way import NoAnswerError, ReadBack, Way
+from .update_sender import NoAnswerError, ReadBack, UpdateSender
 
 SUSPECT: Final = "the runtime hangs: it answers no update and sends nothing — restart it"
 ANSWER_MAX: Final = 32
@@ -53,7 +53,7 @@ class Actuator:
         self._books = Acknowledgements(check_seconds, can_read_back=read_back is not None)
         self.wanted: Final = self._books.wanted
         """The pinning that a container should have, and was told, or will be. For any thread."""
-        self._ways: tuple[Way, ...] = ()
+        self._senders: tuple[UpdateSender, ...] = ()
         self._reason = "there is no connection"
         self._heard_at = clock()
         self._is_suspect = False
@@ -81,17 +81,17 @@ class Actuator:
         """Send nothing more."""
         with self._lock:
             self._is_closed = True
-            ways, self._ways = self._ways, ()
+            senders, self._senders = self._senders, ()
             self._wake()
-        for way in ways:
-            way.close()
+        for sender in senders:
+            sender.close()
         if self._thread.is_alive():
             self._thread.join()
 
-    def connect(self, ways: Iterable[Way], reason: str) -> None:
-        """A runtime that knows what runs is there; `reason`: why there are no ways, if so."""
+    def connect(self, senders: Iterable[UpdateSender], reason: str) -> None:
+        """A runtime that knows what runs is there; `reason`: why there are no senders, if so."""
         with self._lock:
-            self._ways, self._reason, self._is_open = tuple(ways), reason, True
+            self._senders, self._reason, self._is_open = tuple(senders), reason, True
             self._heard_at = self._clock()
             self._is_suspect = self._has_said_waiting = False
             self._wake()
@@ -99,11 +99,11 @@ class Actuator:
     def disconnect(self) -> None:
         """The runtime is gone: keep its updates for the next one."""
         with self._lock:
-            ways, self._ways, self._is_open = self._ways, (), False
+            senders, self._senders, self._is_open = self._senders, (), False
             self._books.recall(self._clock())
             self._wake()
-        for way in ways:
-            way.close()
+        for sender in senders:
+            sender.close()
 
     def heard(self) -> None:
         """The runtime called: it does not hang."""
@@ -242,7 +242,7 @@ class Actuator:
         if self._sleeps_until == -math.inf and self._thread.is_alive():
             # It may still have to report what it did.
             return False
-        can_tell = bool(self._ways) and self._is_open and not self._is_suspect
+        can_tell = bool(self._senders) and self._is_open and not self._is_suspect
         return self._books.is_settled(self._clock(), can_tell=can_tell)
 
     def _wake(self) -> None:
@@ -271,9 +271,9 @@ class Actuator:
                 checks = self._books.due(Stage.CHECK, now) if self._is_open else []
                 tells = self._books.due(Stage.TELL, now) if self._is_open else []
                 batch = self._books.batch(tells, _BATCH_MAX)
-                can_tell = bool(self._ways) and not self._is_suspect
+                can_tell = bool(self._senders) and not self._is_suspect
                 if not checks and not (tells and can_tell):
-                    if tells and not self._ways and not self._has_said_waiting:
+                    if tells and not self._senders and not self._has_said_waiting:
                         self._has_said_waiting = True
                         waiting = Waiting(len(tells), self._reason)
                         continue
@@ -298,10 +298,8 @@ class Actuator:
                 pid, wanted = self._books.pid(container_id), self._books.wanted(container_id)
             found = self._read(container_id, pid, wanted)
             with self._lock:
-                can_confirm = bool(self._ways)
-                mismatch = self._books.observe(
-                    container_id, found, self._clock(), can_confirm=can_confirm
-                )
+                now, can_confirm = self._clock(), bool(self._senders)
+                mismatch = self._books.observe(container_id, found, now, can_confirm=can_confirm)
             if mismatch is not None:
                 self._tell_of(mismatch)
         with self._lock:
@@ -331,11 +329,11 @@ class Actuator:
 
     def _tell(self, container_ids: list[ContainerId]) -> None:
         with self._lock:
-            if not self._ways:
+            if not self._senders:
                 return
-            way, telling = self._ways[0], self._books.depart(container_ids)
-            self._is_echoed = way.raises_events
-        errors = self._send(way, {one: told.pinning for one, told in telling.items()})
+            sender, telling = self._senders[0], self._books.depart(container_ids)
+            self._is_echoed = sender.raises_events
+        errors = self._send(sender, {one: told.pinning for one, told in telling.items()})
         # The kernel is believed: a runtime may fail once it has made an update.
         failed = {one: error for one, error in errors.items() if not self._has(one, telling)}
         with self._lock:
@@ -362,13 +360,15 @@ class Actuator:
                 Unapplied(mismatch.container_id, mismatch.wanted, mismatch.found, mismatch.error)
             )
 
-    def _send(self, way: Way, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
+    def _send(
+        self, sender: UpdateSender, updates: Mapping[ContainerId, Pinning]
+    ) -> Mapping[ContainerId, str]:
         """Send in a thread of its own: the runtime may hang for good. Returns what failed."""
         answers: list[Mapping[ContainerId, str]] = []
 
         def send() -> None:
             try:
-                answers.append(way.send(updates))
+                answers.append(sender.send(updates))
             except NoAnswerError as error:
                 reason = str(error)
                 answers.append(dict.fromkeys(updates, reason))
@@ -379,15 +379,15 @@ class Actuator:
                 self.heard()
 
         begun = self._clock()
-        sender = threading.Thread(target=send, name="update", daemon=True)
-        sender.start()
+        thread = threading.Thread(target=send, name="update", daemon=True)
+        thread.start()
         while True:
-            sender.join(_LOOK_SECONDS)
-            if not sender.is_alive():
+            thread.join(_LOOK_SECONDS)
+            if not thread.is_alive():
                 return answers[0]
             self._suspect(self._clock() - max(begun, self._heard_at))
             with self._lock:
-                if self._is_closed or way not in self._ways:
+                if self._is_closed or sender not in self._senders:
                     return dict.fromkeys(updates, "the connection is over")
 
     def _suspect(self, silence: float) -> None:

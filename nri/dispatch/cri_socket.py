@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
-from .way import NoAnswerError
+from .update_sender import NoAnswerError
 
 if TYPE_CHECKING:
     import grpc
@@ -45,7 +45,7 @@ class CriSocket:
         return True
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
-        """Set cpus and memory nodes; nothing else of a container is touched. See `Way`."""
+        """Set cpus and memory nodes; nothing else of a container is touched. See `UpdateSender`."""
         try:
             error = self._connect()
             if error:
@@ -122,22 +122,38 @@ class CriSocket:
         channel = self._channel
         if channel is None:
             raise NoAnswerError(f"{self._path}: closed")
-        call = cast(
-            "grpc.UnaryUnaryMultiCallable[Message, _Reply]",
-            # The stubs leave the serializers' types open.
-            channel.unary_unary(  # pyright: ignore[reportUnknownMemberType]
-                f"{_SERVICE}/{method}",
-                request_serializer=type(request).SerializeToString,
-                response_deserializer=kind.FromString,
-            ),
-        )
-        return call(request, timeout=seconds)
+        return unary_reply(channel, f"{_SERVICE}/{method}", request, kind, seconds)
 
     def _forget_channel(self) -> None:
         with self._lock:
             channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
+
+
+def unary_reply(
+    channel: grpc.Channel,
+    method: str,
+    request: Message,
+    kind: type[_Reply],
+    seconds: float,
+    *,
+    waits_for_ready: bool | None = None,
+) -> _Reply:
+    """The reply to a call of a method that is given by its whole name. Raises `grpc.RpcError`.
+
+    `waits_for_ready`: for a connection, which may take as long as the reply; else it fails at once.
+    """
+    call = cast(
+        "grpc.UnaryUnaryMultiCallable[Message, _Reply]",
+        # The stubs leave the serializers' types open.
+        channel.unary_unary(  # pyright: ignore[reportUnknownMemberType]
+            method,
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=kind.FromString,
+        ),
+    )
+    return call(request, timeout=seconds, wait_for_ready=waits_for_ready)
 
 
 def _is_silence(error: grpc.RpcError) -> bool:

@@ -2,6 +2,7 @@
 
 from typing import Final, Protocol
 
+from ...policy.engine.snapshot import Snapshot
 from .actuator import SUSPECT, Actuator
 from .events import Events
 from .owner import Owner
@@ -41,3 +42,9 @@ def runtime_fault(front: Front) -> str:
     if not front.wait_until_ready(0):
         return NOT_CONNECTED
     return SUSPECT if front.actuator.is_suspect else ""
+
+
+def take_snapshot(front: Front, name: str, seconds: float) -> Snapshot:
+    """A snapshot of the policy in force, taken in a turn of this name. Raises `TimeoutError`."""
+    # Looked up in the turn: a reload that is at work before it puts another policy there.
+    return front.owner.look(name, lambda: front.events.policy.snapshot(), seconds)

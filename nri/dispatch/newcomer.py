@@ -40,3 +40,12 @@ class Mention(Struct, frozen=True, kw_only=True):
     pid: int = 0
     is_over: bool = False
     """It ran, and does not run any more."""
+
+
+def placed_mention(container_id: ContainerId) -> Mention:
+    """The mention of a container that holds cpus: no message with the whole of it is at hand."""
+    return Mention(container_id=container_id, read=_unread)
+
+
+def _unread() -> Newcomer:
+    raise AssertionError("a container that holds cpus is never read again")

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from .courtesy import Courtesy
+from .pacer import Pacer
 from .turn import Done, Failed, Turn
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Owner:
         """The lock that a thread holds while it touches the policy."""
         self._worker = 0
         """The thread that is at work, if any."""
-        self.courtesy = Courtesy(lambda: self._worker != 0)
+        self.pacer = Pacer(lambda: self._worker != 0)
         """For work elsewhere that can wait until the policy's is done."""
         self._counting = threading.Lock()
         self._calls_queued = 0
@@ -88,14 +88,10 @@ class Owner:
             self._held.release()
 
     def submit(
-        self,
-        name: str,
-        work: Callable[[], T],
-        late: Callable[[T], None] | None = None,
-        in_time: Callable[[T], T] | None = None,
+        self, name: str, work: Callable[[], T], late: Callable[[T], None] | None = None
     ) -> Turn[T]:
         """Do this when its turn comes; wait for it or not."""
-        turn = Turn(name, work, late, in_time)
+        turn = Turn(name, work, late)
         self._put(_Entry(turn, is_call=False))
         return turn
 

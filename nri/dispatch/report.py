@@ -271,20 +271,15 @@ class Fanout:
 
 
 class Tally:
-    """Counts what happened."""
+    """Counts what happened, as far as the daemon itself asks."""
 
-    takes = (Connected, Synchronized, Updated, Drifted, HintsMissing, Crashed)
+    takes: tuple[type[object], ...] = (Connected, Synchronized, Drifted)
 
     def __init__(self) -> None:
         self.connections = 0
         self.synchronizations = 0
-        self.updates = 0
-        self.failed_updates = 0
         self.drifts = 0
         """How often a container was found with a pinning that somebody else had changed."""
-        self.unhinted = 0
-        """Containers that were placed before what they are near was known."""
-        self.crashes = 0
 
     def __call__(self, happening: Happening) -> None:
         """Count it."""
@@ -293,16 +288,7 @@ class Tally:
                 self.connections += 1
             case Synchronized():
                 self.synchronizations += 1
-            case Updated(containers=containers, error=error):
-                if error:
-                    self.failed_updates += len(containers)
-                else:
-                    self.updates += len(containers)
             case Drifted():
                 self.drifts += 1
-            case HintsMissing(containers=containers):
-                self.unhinted += containers
-            case Crashed():
-                self.crashes += 1
             case _:
                 pass

@@ -15,9 +15,10 @@ from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
 from ..cri.cdi_specs import DeviceNode
 from ..cri.upstream import MESSAGE_OPTIONS, RUNTIME
+from ..dispatch.cri_socket import unary_reply
 from ..plugin.string_entries import write_entries
 from .claim_driver import ClaimDriver
-from .cri_face import cri_resources
+from .cri_server import cri_resources
 from .kubelet import RefusedCreation, container_message, sandbox_message
 
 _Reply = TypeVar("_Reply", bound=Message)
@@ -132,16 +133,9 @@ class CriKubelet:
         self._call("UpdatePodSandboxResources", request, cri.Empty)
 
     def _call(self, name: str, request: Message, kind: type[_Reply]) -> _Reply:
-        call = cast(
-            "grpc.UnaryUnaryMultiCallable[Message, _Reply]",
-            # The stubs leave the serializers' types open.
-            self._channel.unary_unary(  # pyright: ignore[reportUnknownMemberType]
-                RUNTIME + name,
-                request_serializer=type(request).SerializeToString,
-                response_deserializer=kind.FromString,
-            ),
+        return unary_reply(
+            self._channel, RUNTIME + name, request, kind, _SECONDS, waits_for_ready=True
         )
-        return call(request, timeout=_SECONDS, wait_for_ready=True)
 
 
 def sandbox_config(pod: PodSpec) -> cri.SandboxConfig:

@@ -1,4 +1,4 @@
-"""The embedded runtime behind a CRI proxy: its face at one socket, the kubelet's at another."""
+"""The embedded runtime behind a CRI proxy: its own CRI socket, and the kubelet's."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,10 @@ from ...policy.model.memory_qos import MemoryQos
 from ..cri.cri_link import CriLink
 from ..cri.listen_place import ListenPlace
 from .claim_driver import ClaimDriver
-from .cri_face import CriFace
 from .cri_kubelet import CriKubelet
-from .embedded_cri import kernel_reader
+from .cri_server import EmbeddedCriServer
 from .embedded_runtime import EmbeddedRuntime
+from .embedded_updates import kernel_reader
 
 
 class CriLoopback:
@@ -24,11 +24,11 @@ class CriLoopback:
         memory_qos: MemoryQos = MemoryQos.OFF,
     ) -> None:
         self._cdi_folders = (folder / "cdi",)
-        self.face = CriFace(runtime, self._cdi_folders)
+        self.server = EmbeddedCriServer(runtime, self._cdi_folders)
         self._runtime = runtime
         self._runtime_socket = str(folder / "runtime.sock")
         self._socket = str(folder / "proxy" / "cri.sock")
-        self.face.start(self._runtime_socket)
+        self.server.start(self._runtime_socket)
         driver = ClaimDriver(folder / "cdi")
         self.kubelet = CriKubelet(self._socket, machine_memory_bytes, memory_qos, driver)
         """By way of the proxy."""
@@ -44,13 +44,13 @@ class CriLoopback:
         )
 
     def restart(self) -> None:
-        """Serve the face again, which was stopped."""
-        self.face.start(self._runtime_socket)
+        """Serve the runtime's socket again, which was stopped."""
+        self.server.start(self._runtime_socket)
 
     def close(self) -> None:
-        """End the face, and remove its socket."""
+        """End the runtime's socket, and remove it."""
         self.kubelet.close()
         self.direct.close()
-        self.face.stop()
+        self.server.stop()
         if os.path.exists(self._runtime_socket):
             os.unlink(self._runtime_socket)

@@ -1,15 +1,14 @@
 """The kubelet of the embedded runtime: messages made of manifests, and the order of events."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...policy.manifests.pod_spec import ContainerSpec, PodSpec
-from ...policy.model.container import QosClass
-from ...policy.model.kubelet_resources import LinuxResources, linux_resources
+from ...policy.model.kubelet_resources import LinuxResources, linux_resources, pod_cgroup
 from ...policy.model.memory_qos import MemoryQos, memory_entries
 from ...topology.sysfs.device_names import NVIDIA_MAJOR
 from ..api import nri_pb2
@@ -18,12 +17,6 @@ from ..cri.nri_messages import add_node
 from ..plugin.string_entries import write_entries
 from .claim_driver import metadata_folders
 from .embedded_runtime import EmbeddedRuntime, RequestError
-
-_CGROUP_PARENTS: Final[Mapping[QosClass, str]] = {
-    QosClass.GUARANTEED: "/kubepods/pod",
-    QosClass.BURSTABLE: "/kubepods/burstable/pod",
-    QosClass.BEST_EFFORT: "/kubepods/besteffort/pod",
-}
 
 _SYSTEM_PARTITION: Final = "/kubepods/system/"
 _PAGE_UNITS: Final = (("GB", 30), ("MB", 20), ("KB", 10))
@@ -40,7 +33,7 @@ class RefusedCreation(Struct, frozen=True):
 def sandbox_message(pod: PodSpec) -> nri_pb2.PodSandbox:
     """The sandbox of a pod; ids are made from its name, so that they never change."""
     uid = stable_id(f"pod/{pod.namespace}/{pod.name}")[:32]
-    parent = _CGROUP_PARENTS[pod.qos] + uid
+    parent = pod_cgroup(pod.qos, uid)
     if pod.is_of_system:
         parent = parent.replace("/kubepods/", _SYSTEM_PARTITION)
     linux = nri_pb2.LinuxPodSandbox(cgroup_parent=parent)

@@ -13,8 +13,8 @@ from ...policy.engine.engine import Engine
 from ...topology.sets.base_errors import PinfoldError
 from ..dispatch.report import Happening, Report
 from ..plugin.plugin import Plugin, Timing
-from .embedded_cri import embedded_link
 from .embedded_runtime import EmbeddedRuntime
+from .embedded_updates import embedded_link
 from .runtime_dialects import NEWEST, Dialect
 
 _SECONDS: Final = 10.0
@@ -55,7 +55,7 @@ def loopback(
     runtime = EmbeddedRuntime(dialect)
     link = embedded_link(runtime)
     if not has_cri:
-        link = replace(link, find_way=None)
+        link = replace(link, find_sender=None)
     if not reads_back:
         link = replace(link, read_back=None)
     plugin = Plugin(

@@ -11,8 +11,8 @@ from google.protobuf.message import Message
 from ..plugin.service import PLUGIN_SERVICE
 from ..plugin.wire_socket import WireSocket
 from ..wire.connection import Call, Event, Reply, Role
+from ..wire.mux import WireError
 from ..wire.ttrpc import Code
-from ..wire.wire_error import WireError
 
 M = TypeVar("M", bound=Message)
 

@@ -12,17 +12,17 @@ from ...policy.model.container import Container, ContainerId, Pod
 from ...policy.model.hint import Hint
 from ...policy.text.errors import Problem
 from ..dispatch.report import HintsMissing
-from .hint_finder import Found
-from .hint_probe import HintProbe, View, is_interesting
-from .kubelet_hints import HintsByName, KubeletHints, hints_of
+from .hint_finder import FoundHints
+from .hint_probe import HintProbe, ProbedHints, is_interesting
+from .kubelet_hints import HintsByName, KubeletHints, container_hints
 from .pod_resources import PodResourcesError
 
-_NOTHING: Final = Found()
+_NOTHING: Final = FoundHints()
 _COLLECT_SECONDS: Final = 0.005
 """The kubelet was asked when the pod began, so its answer is there, or it is slow."""
 
 
-class Surroundings:
+class CombinedHints:
     """Finds hints from whatever sources there are; see `HintFinder`."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Surroundings:
         """Whether anybody is to be asked: about most containers without devices nobody is."""
         return with_kubelet or self._has_test_hints or is_interesting(container)
 
-    def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
+    def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> FoundHints:
         """The hints of a container that is about to be placed."""
         if not self.looks(container, with_kubelet=with_kubelet):
             return _NOTHING
@@ -68,7 +68,7 @@ class Surroundings:
 
     def find_all(
         self, containers: Sequence[Container], *, with_kubelet: bool, seconds: float
-    ) -> Found:
+    ) -> FoundHints:
         """The hints of containers that run."""
         until = self._clock() + seconds
         those = [one for one in containers if with_kubelet and _asks_kubelet(one)]
@@ -86,7 +86,7 @@ class Surroundings:
             else:
                 self._told_cause = ""
                 for one in those:
-                    found = hints_of(one, every)
+                    found = container_hints(one, every)
                     view.hints[one.id] = (*view.hints.get(one.id, ()), *found)
         return self._completed(containers, view)
 
@@ -95,10 +95,10 @@ class Surroundings:
         if self._kubelet is not None:
             self._kubelet.close()
 
-    def _look(self, containers: Sequence[Container], seconds: float) -> View:
-        return View() if self._probe is None else self._probe.look(containers, seconds)
+    def _look(self, containers: Sequence[Container], seconds: float) -> ProbedHints:
+        return ProbedHints() if self._probe is None else self._probe.look(containers, seconds)
 
-    def _completed(self, containers: Sequence[Container], view: View) -> Found:
+    def _completed(self, containers: Sequence[Container], view: ProbedHints) -> FoundHints:
         if self._kubelet is not None:
             view.missing.extend(HintsMissing(one, 0) for one in self._kubelet.take_warnings())
         problems: dict[ContainerId, tuple[Problem, ...]] = {}
@@ -107,7 +107,7 @@ class Surroundings:
             known: tuple[Hint, ...] = view.hints.get(container.id, ())
             view.hints[container.id] = (*known, *hints)
             problems[container.id] = found
-        return Found(hints=view.hints, problems=problems, missing=tuple(view.missing))
+        return FoundHints(hints=view.hints, problems=problems, missing=tuple(view.missing))
 
     def _complaint(self, error: PodResourcesError) -> list[HintsMissing]:
         """Each cause is told once, until the kubelet answers again."""

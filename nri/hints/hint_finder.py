@@ -11,7 +11,7 @@ from ...policy.text.errors import Problem
 from ..dispatch.report import HintsMissing
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FoundHints(Struct, frozen=True, kw_only=True):
     """The hints of containers by id, what is odd in their annotations, and what took too long."""
 
     hints: Mapping[ContainerId, tuple[Hint, ...]] = field(
@@ -38,12 +38,12 @@ class HintFinder(Protocol):
         """Whether `find` looks around for a container, or knows at once that there is nothing."""
         ...
 
-    def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
+    def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> FoundHints:
         """The hints of a container that is about to be placed."""
         ...
 
     def find_all(
         self, containers: Sequence[Container], *, with_kubelet: bool, seconds: float
-    ) -> Found:
+    ) -> FoundHints:
         """The hints of containers that run."""
         ...

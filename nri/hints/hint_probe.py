@@ -27,7 +27,7 @@ _THREADS_MAX: Final = 8
 """Each path that hangs holds one until it answers."""
 
 
-class View(Struct, frozen=True):
+class ProbedHints(Struct, frozen=True):
     """The hints of containers by id, and those that could not be had."""
 
     hints: dict[ContainerId, tuple[Hint, ...]] = field(
@@ -56,9 +56,9 @@ class HintProbe:
         """The paths a thread waits for at this moment."""
         self._threads: list[threading.Thread] = []
 
-    def look(self, containers: Sequence[Container], seconds: float) -> View:
+    def look(self, containers: Sequence[Container], seconds: float) -> ProbedHints:
         """The hints of containers that are known after at most so long."""
-        view = View()
+        view = ProbedHints()
         ahead: deque[Container] = deque()
         for container in containers:
             if not is_interesting(container):
@@ -74,9 +74,9 @@ class HintProbe:
             for one in self._locality.take_warnings()
         )
         # A thread that was left behind may still write into its own.
-        return View(dict(view.hints), view.missing)
+        return ProbedHints(dict(view.hints), view.missing)
 
-    def _work_off(self, ahead: deque[Container], view: View, until: float) -> None:
+    def _work_off(self, ahead: deque[Container], view: ProbedHints, until: float) -> None:
         """Look at one container after the other; where one hangs, another thread goes on."""
         while ahead and (self._clock() < until) and self._has_threads():
             turn = Turn("hints", partial(self._look_at, ahead, view))
@@ -92,7 +92,7 @@ class HintProbe:
                 text = f"looking for what containers are near: {result.error!r}"
                 view.missing.append(HintsMissing(f"{text} — placed without", 0))
 
-    def _look_at(self, ahead: deque[Container], view: View) -> None:
+    def _look_at(self, ahead: deque[Container], view: ProbedHints) -> None:
         while ahead:
             container = ahead.popleft()
             preferences = parse_preferences(container)

@@ -73,7 +73,7 @@ class KubeletHints:
         self._pods[pod_id] = answer
 
 
-def hints_of(container: Container, every: HintsByName) -> tuple[Hint, ...]:
+def container_hints(container: Container, every: HintsByName) -> tuple[Hint, ...]:
     """A container's hints among those of all."""
     return every.get(_name(container), ())
 

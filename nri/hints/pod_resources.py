@@ -7,7 +7,7 @@ container. Source: KEP-606, KEP-2043.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
@@ -15,6 +15,7 @@ from ...policy.model.cpuset_conflicts import driver_beside, manager_overruled
 from ...policy.model.hint import Hint, HintOrigin
 from ...topology.sets.base_errors import PinfoldError
 from ...topology.sets.cpuset import MAX_IDS, IdSet, NodeSet
+from ..dispatch.cri_socket import unary_reply
 
 if TYPE_CHECKING:
     import grpc
@@ -152,16 +153,7 @@ class PodResources:
     def _call(
         self, method: str, request: Message, answer: type[_Answer], seconds: float
     ) -> _Answer:
-        call = cast(
-            "grpc.UnaryUnaryMultiCallable[Message, _Answer]",
-            # The stubs leave the serializers' types open.
-            self._connected().unary_unary(  # pyright: ignore[reportUnknownMemberType]
-                f"{_SERVICE}/{method}",
-                request_serializer=type(request).SerializeToString,
-                response_deserializer=answer.FromString,
-            ),
-        )
-        return call(request, timeout=seconds)
+        return unary_reply(self._connected(), f"{_SERVICE}/{method}", request, answer, seconds)
 
     def _connected(self) -> grpc.Channel:
         if self._channel is None:

@@ -3,14 +3,15 @@
 from typing import Final
 
 from ...policy.configuration.config import SchedulingClass
+from ...topology.sets.cpuset import NodeSet
 from ..api import nri_pb2
 from ..dispatch.answer import Answer
 from ..dispatch.report import Report, Unsupported
-from .bandwidth_messages import add_interleaving, lift_quota
 from .messages import adjustment_message
 from .runtime_versions import RuntimeAbilities
 
 _ANY_RUNTIME: Final = "the runtime"
+_NO_QUOTA: Final = -1
 
 
 class Adjustments:
@@ -36,7 +37,7 @@ class Adjustments:
             if answer.lifts_quota:
                 lift_quota(adjustment.linux.resources)
             if answer.interleaved is not None and self._has_memory_policy():
-                add_interleaving(adjustment.linux, answer.interleaved)
+                _add_interleaving(adjustment.linux, answer.interleaved)
         return adjustment
 
     def _scheduling(self, answer: Answer) -> SchedulingClass | None:
@@ -69,3 +70,18 @@ class Adjustments:
                 )
             )
         return False
+
+
+def lift_quota(resources: nri_pb2.LinuxResources) -> None:
+    """Let a container use all the time of its cpus; the kernel takes -1 for no quota."""
+    resources.cpu.quota.value = _NO_QUOTA
+
+
+def _add_interleaving(linux: nri_pb2.LinuxContainerAdjustment, nodes: NodeSet) -> None:
+    """Have the processes of a new container take their pages from memory nodes in turn.
+
+    The kernel keeps the policy within the container's memory nodes when those change, as no flag
+    fixes it (set_mempolicy(2)).
+    """
+    linux.memory_policy.mode = nri_pb2.MPOL_INTERLEAVE
+    linux.memory_policy.nodes = str(nodes)

@@ -14,7 +14,7 @@ from ..api import nri_pb2
 from ..dispatch.newcomer import Listing, Mention, Newcomer
 from ..dispatch.report import Crashed, Report
 from ..dispatch.turn import Done, Failed, attempt
-from ..hints.hint_finder import Found, HintFinder
+from ..hints.hint_finder import FoundHints, HintFinder
 from .known_pods import KnownPods
 from .messages import (
     bare_container_value,
@@ -190,7 +190,7 @@ class ContainerReader:
         hints = {one.id: known[one.id].hints for one in listed if one.id in known}
         # What a container is near does not change while it runs.
         news = [one for one in listed if not hints.get(one.id)]
-        found = Found()
+        found = FoundHints()
         if news:
             found = self._told(
                 lambda: finder.find_all(news, with_kubelet=with_kubelet, seconds=_FIND_ALL_SECONDS)
@@ -198,12 +198,12 @@ class ContainerReader:
         hints.update(found.hints)
         return [_with_hints(one, hints.get(one.id, ())) for one in listed], found.problems
 
-    def _told(self, find: Callable[[], Found]) -> Found:
+    def _told(self, find: Callable[[], FoundHints]) -> FoundHints:
         """Hints found, none where finding them fails; what is missing, and a fault, is reported."""
         result = attempt(find)
         if isinstance(result, Failed):
             self._report(Crashed("hints", result.error))
-            return Found()
+            return FoundHints()
         for one in result.value.missing:
             self._report(one)
         return result.value

@@ -35,7 +35,7 @@ from ...policy.tuning.resource_class import NO_CLASSES, ResourceClasses
 from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
 from ..api import nri_pb2
 from .scheduling_messages import add_scheduling
-from .string_entries import read_annotations, read_labels
+from .string_entries import decode_annotations, decode_labels
 
 Ids = TypeVar("Ids", CpuSet, NodeSet)
 
@@ -78,8 +78,8 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
     """The pod of a message, which may hold an id alone where the sandbox is gone."""
     namespace = pod.namespace or "default"
     path = f"{namespace}/{pod.name}"
-    annotations, annotations_unread = read_annotations(pod.annotations)
-    labels, labels_left_out = read_labels(pod.labels)
+    annotations, annotations_unread = decode_annotations(pod.annotations)
+    labels, labels_left_out = decode_labels(pod.labels)
     admitted = admit(annotations, path, annotations_unread)
     admitted_labels = admit_labels(labels, path, labels_left_out)
     problems = admitted.problems + admitted_labels.problems

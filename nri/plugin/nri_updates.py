@@ -6,7 +6,7 @@ from typing import Final
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ..api import nri_pb2
-from ..dispatch.way import NoAnswerError
+from ..dispatch.update_sender import NoAnswerError
 from .messages import update_messages
 from .session import Session
 
@@ -14,7 +14,7 @@ _ANSWER_SECONDS: Final = 60.0
 
 
 class NriUpdates:
-    """The way of sending updates over the plugin's own connection."""
+    """The sender of updates over the plugin's own connection."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -12,24 +12,24 @@ from ..dispatch.actuator import Actuator
 from ..dispatch.events import Events
 from ..dispatch.owner import Owner
 from ..dispatch.report import Crashed, Disconnected, Report
-from ..dispatch.way import ReadBack, Way
+from ..dispatch.update_sender import ReadBack, UpdateSender
 from ..hints.hint_finder import HintFinder
 from .container_reader import ContainerReader
 from .nri_updates import NriUpdates
 from .service import Service
 from .session import Identity, Session
 
-FindWay = Callable[[str], Way | str]
-"""A way beside the NRI socket of sending updates to the runtime of a name; or why there is none."""
+FindSender = Callable[[str], UpdateSender | str]
+"""A sender of updates beside the NRI socket, to the runtime of a name; or why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeLink:
-    """The link of a plugin to its runtime: the socket, a way for updates, and the reading back."""
+    """The link of a plugin to its runtime: its socket, a sender of updates, the reading back."""
 
     connect: Callable[[], socket.socket]
     """A connection to its NRI socket; raises `OSError`."""
-    find_way: FindWay | None = None
+    find_sender: FindSender | None = None
     read_back: ReadBack | None = None
 
 
@@ -80,7 +80,7 @@ class Plugin:
         self._is_ready = threading.Event()
         self._session: Session | None = None
         self._lock = threading.Lock()
-        """For which connection the actuator has its ways from."""
+        """For which connection the actuator has its senders from."""
         self.actuator = Actuator(
             report, clock, read_back=link.read_back, check_seconds=self._timing.check_seconds
         )
@@ -159,20 +159,20 @@ class Plugin:
                 self.actuator.disconnect()
 
     def _become_ready(self, session: Session, service: Service) -> None:
-        ways: list[Way] = []
+        senders: list[UpdateSender] = []
         reason = "no CRI socket is known — name it with --cri-socket"
-        if self._link.find_way is not None:
-            found = self._link.find_way(service.runtime_name)
+        if self._link.find_sender is not None:
+            found = self._link.find_sender(service.runtime_name)
             if isinstance(found, str):
                 reason = found
             else:
-                ways.append(found)
+                senders.append(found)
         if service.abilities is not None and service.abilities.has_safe_updates:
-            ways.append(NriUpdates(session))
+            senders.append(NriUpdates(session))
         with self._lock:
-            # Ways are found in the thread that read, and the other one may have seen the end.
+            # Senders are found in the thread that read, and the other one may have seen the end.
             if self._session is session:
-                self.actuator.connect(ways, reason)
+                self.actuator.connect(senders, reason)
                 self._is_ready.set()
 
 

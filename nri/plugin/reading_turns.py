@@ -1,4 +1,4 @@
-"""Two threads of which one reads; the other one stands in where that one is away for too long.
+"""Leader and follower: of two threads one reads; the other stands in where that is away too long.
 
 So the thread that reads a call may also find its answer, and no hand-over is paid for, while the
 runtime still gets an answer in time when that takes too long.

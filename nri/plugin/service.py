@@ -22,8 +22,7 @@ from ..dispatch.report import Answered, Connected, Crashed, Outcome, Report
 from ..dispatch.turn import Done, Failed, Turn, attempt
 from ..wire.connection import Call
 from ..wire.ttrpc import Code
-from .adjustments import Adjustments
-from .bandwidth_messages import lift_quota
+from .adjustments import Adjustments, lift_quota
 from .container_reader import FIND_SECONDS, ContainerReader
 from .messages import linux_value, pod_value, update_messages
 from .runtime_events import EVENT_MASK, NOTICES, POD_UPDATES, STATE_CHANGES, RuntimeEvent

@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..api import nri_pb2
 from ..dispatch.report import Answered
 from ..wire.connection import BadCall, Call, Event, Reply, Role
-from ..wire.wire_error import WireError
+from ..wire.mux import WireError
 from .reading_turns import ReadingTurns
 from .runtime_versions import OUR_NRI_VERSION
 from .service import RUNTIME_SERVICE, SAFE_ANSWER, Rejection, ServedCall, Service

@@ -55,7 +55,7 @@ def read_entries(entries: Iterable[bytes]) -> dict[str, str]:
     return found
 
 
-def read_annotations(entries: Sequence[bytes]) -> tuple[dict[str, str], int]:
+def decode_annotations(entries: Sequence[bytes]) -> tuple[dict[str, str], int]:
     """The annotations of a pod that may be for us; if there are too many, none, and how many.
 
     O(entries).
@@ -81,7 +81,7 @@ def _found(entries: list[bytes], text: bytes, names: re.Pattern[bytes]) -> list[
     return [entries[one] for one in sorted({bisect(ends, start) for start in starts})]
 
 
-def read_labels(entries: Sequence[bytes]) -> tuple[dict[str, str], int]:
+def decode_labels(entries: Sequence[bytes]) -> tuple[dict[str, str], int]:
     """The labels of a pod that may count, the kubelet's among them, and how many were left out.
 
     O(entries).

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from .wire_error import WireError
+from ...topology.sets.base_errors import PinfoldError
 
 _HEADER: Final = struct.Struct(">II")
 
@@ -19,6 +19,10 @@ PAYLOAD_MAX_BYTES: Final = 10 + (4 << 20)
 HEAD_MAX_BYTES: Final = 4096
 """The frame that begins a message may not be larger: Go peers read message headers through a
 buffer of this size and drop the connection when a frame does not fit."""
+
+
+class WireError(PinfoldError):
+    """The peer broke the framing; nothing after it can be understood, so the connection is over."""
 
 
 class Frame(Struct, frozen=True):

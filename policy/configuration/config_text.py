@@ -26,8 +26,8 @@ from ..text.yaml_document import (
     parse_value,
 )
 from ..text.yaml_nodes import TextNode
-from .check import find_faults, find_idle_fields
 from .config import Config
+from .config_faults import find_faults, find_idle_fields
 from .section import Section
 from .shape import name_advice, shape_values
 

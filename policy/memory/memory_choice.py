@@ -13,8 +13,8 @@ from ..model.container import QosClass
 from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.hint import HintOrigin
 from ..model.request import CpuType, Request
+from ..pools.pool_masks import Pools, grades
 from ..pools.pool_tree import PoolTree
-from ..pools.sieve import Pools, grades
 from .memory_ledger import MemoryLedger
 from .memory_zones import Zone
 from .offers import MemoryPriority, MemoryRequest, Offer

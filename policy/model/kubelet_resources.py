@@ -47,6 +47,16 @@ class LinuxResources(Struct, frozen=True, kw_only=True):
     """Exact, from memory.min or memory.low; None where the kubelet protects no memory."""
 
 
+def pod_cgroup(qos: QosClass, uid: str) -> str:
+    """The path of a pod's cgroup as the kubelet names it with the cgroupfs driver.
+
+    >>> pod_cgroup(QosClass.BURSTABLE, "1d2c")
+    '/kubepods/burstable/pod1d2c'
+    """
+    component = next((name for name, one in _QOS_COMPONENTS.items() if one is qos), "")
+    return "/".join(("/kubepods", *filter(None, (component,)), f"pod{uid}"))
+
+
 def qos_of_cgroup(cgroup_path: str) -> QosClass:
     """The QoS class of a pod, read from the path of its cgroup or of a cgroup inside.
 

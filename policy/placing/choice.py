@@ -5,7 +5,7 @@ from functools import lru_cache
 from itertools import compress
 from typing import Final
 
-from ..pools.sieve import Pools, best_of, highest_of, ids_of, pools_of, pools_with
+from ..pools.pool_masks import Pools, best_of, highest_of, ids_of, pools_of, pools_with
 from .rank import CRITERIA, Column, Contest, PoolIds, Rank
 
 _Criterion = Callable[[Contest, PoolIds], Column]

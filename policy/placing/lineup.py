@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..memory.memory_choice import ZoneSummary
 from ..model.criterion_words import EVERY_POOL
 from ..model.grant import Dropped
-from ..pools.sieve import Pools, all_pools, ids_of, pools_of, pools_where, pools_with
+from ..pools.pool_masks import Pools, all_pools, ids_of, pools_of, pools_where, pools_with
 from .packed_column import beside, packed
 from .rank import Column, Contest, Rank, ranks
 

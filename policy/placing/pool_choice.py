@@ -15,8 +15,8 @@ from ..model.container import ContainerId
 from ..model.cpu_preference import BurstLevel, CpuPriority
 from ..model.grant import Dropped, PoolId
 from ..model.request import CpuType, Isolation, Request
+from ..pools.pool_masks import grades, ids_of
 from ..pools.pool_tree import Pool, PoolTree
-from ..pools.sieve import grades, ids_of
 from ..tuning.cpu_class import misfits
 from .choice import choose_from
 from .hint_demand import objection

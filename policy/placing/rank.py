@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..memory.memory_choice import ZoneSummary
 from ..model.cpu_preference import CpuPriority
 from ..model.request import Request
-from ..pools.sieve import Pools
+from ..pools.pool_masks import Pools
 
 T = TypeVar("T")
 

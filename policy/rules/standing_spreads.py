@@ -6,7 +6,7 @@ from typing import Final
 from ...topology.model.machine import Level
 from ..model.container import Container, ContainerId
 from .podaffinity.rule_set import SpreadRule
-from .podaffinity.term import container_labels, instance_key, is_same_instance
+from .podaffinity.term import container_labels, is_same_instance, restart_key
 
 SPREADS_MAX: Final = 256
 """So many different required spread rules of a namespace are told apart. Where there are more, each
@@ -67,9 +67,9 @@ class StandingSpreads:
         are_few = len(by_rule) <= SPREADS_MAX
         about = [some for _, some in self.about(newcomer)] if are_few else by_rule.values()
         ids = {owner_id for some in about for owner_id in some}
-        key = instance_key(newcomer)
+        key = restart_key(newcomer)
         for owner in owners if ids else ():
-            if owner.id in ids and instance_key(owner) != key:
+            if owner.id in ids and restart_key(owner) != key:
                 yield owner.id
 
     def has_too_many(self, namespace: str) -> bool:

@@ -19,7 +19,7 @@ from ..pools.supply import Supply
 from ..text.errors import Problem
 from ..text.quantity import NamedFrequency, parse_khz
 from ..text.suggestion import suggestion
-from .sharing_cause import exclusive_remedy
+from .exclusive_remedy import exclusive_remedy
 
 _SPOKEN: Final[Mapping[NamedFrequency, str]] = {
     NamedFrequency.MIN: "lowest",

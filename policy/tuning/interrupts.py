@@ -16,7 +16,7 @@ from ..hints.hint_filter import is_wanted
 from ..model.container import Container, QosClass
 from ..text.errors import Problem
 from ..text.glob import compile_glob
-from .sharing_cause import exclusive_remedy
+from .exclusive_remedy import exclusive_remedy
 
 _SPECIAL: Final = frozenset("*?[\\")
 

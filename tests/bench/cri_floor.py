@@ -10,7 +10,7 @@ import grpc.aio
 
 from pinfold.nri.cri.relay import Relay
 from pinfold.nri.cri.upstream import MESSAGE_OPTIONS, Upstream
-from pinfold.nri.embedded.cri_face import CriFace
+from pinfold.nri.embedded.cri_server import EmbeddedCriServer
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 
 
@@ -31,8 +31,8 @@ def crashed(what: str, error: Exception) -> NoReturn:
 
 def serve_runtime(path: str) -> None:
     """Be a runtime at a path until killed."""
-    face = CriFace(EmbeddedRuntime())
-    face.start(path)
+    server = EmbeddedCriServer(EmbeddedRuntime())
+    server.start(path)
     over = threading.Event()
 
     def end(_number: int, _frame: object) -> None:

@@ -4,7 +4,7 @@ import time
 from functools import partial
 from itertools import cycle, islice
 
-from pinfold.cmd.daemon.garbage_collection import Garbage
+from pinfold.cmd.daemon.garbage_collection import GarbageCollector
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
 from pinfold.policy.configuration.config import Config
@@ -20,7 +20,7 @@ from tests.bench.timings import Timings
 def time_hostile_pods(size: Size, samples: int) -> Timings:
     """The time of CreateContainer of hostile pods in turn, each as if it were the first."""
     timings = Timings(time.process_time_ns)
-    garbage = Garbage()
+    garbage = GarbageCollector()
     peer = Peer(Engine(size.machine, Config()), size.memory_bytes, garbage)
     garbage.start()
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from pinfold.cmd.daemon.garbage_collection import Garbage
+from pinfold.cmd.daemon.garbage_collection import GarbageCollector
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
@@ -49,7 +49,7 @@ def time_crowds(size: Size, samples: int) -> Timings:
     A size's containers fill its machine; of the creations behind them so many are timed.
     """
     timings = Timings()
-    garbage = Garbage()
+    garbage = GarbageCollector()
     garbage.start()
     try:
         for seed in range(-(-samples // _LIFE)):

@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final
 
-from pinfold.cmd.daemon.garbage_collection import Garbage
+from pinfold.cmd.daemon.garbage_collection import GarbageCollector
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
 from pinfold.policy.configuration.config import Config
@@ -143,7 +143,7 @@ def _rest() -> None:
 @contextmanager
 def _peer(size: Size) -> Generator[Peer]:
     """A plugin on a machine where nothing runs yet."""
-    garbage = Garbage()
+    garbage = GarbageCollector()
     peer = Peer(Engine(size.machine, Config()), size.memory_bytes, garbage)
     gc.collect()
     garbage.start()

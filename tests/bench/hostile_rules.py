@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from pinfold.cmd.daemon.garbage_collection import Garbage
+from pinfold.cmd.daemon.garbage_collection import GarbageCollector
 from pinfold.policy.annotations.annotation_budget import MARKS_MAX, admit
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
@@ -242,7 +242,7 @@ def _time(
     engine = Engine(size.machine, Config())
     for number in range(size.containers):
         engine.create(container(number, kept[number] if kept else {}, per_pod=2))
-    timings, garbage = Timings(), Garbage()
+    timings, garbage = Timings(), GarbageCollector()
     garbage.start()
     try:
         for number, texts in enumerate(annotations, start=size.containers):

@@ -4,7 +4,7 @@ import gc
 import time
 from functools import partial
 
-from pinfold.cmd.daemon.garbage_collection import Garbage
+from pinfold.cmd.daemon.garbage_collection import GarbageCollector
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Tally
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
@@ -32,7 +32,7 @@ def time_round_trips(size: Size, samples: int) -> Timings:
         container=container_message(pod.containers[0], pod, size.memory_bytes),
     ).SerializeToString()
     timings = Timings(time.process_time_ns)
-    garbage = Garbage()
+    garbage = GarbageCollector()
     peer = Peer(Engine(size.machine, Config()), size.memory_bytes, garbage)
     garbage.start()
     try:
@@ -58,7 +58,7 @@ def time_synchronize(size: Size, samples: int) -> Timings:
     for _ in range(samples):
         forget_annotations()
         gc.collect()
-        garbage = Garbage()
+        garbage = GarbageCollector()
         peer = Peer(Engine(size.machine, Config()), size.memory_bytes, garbage)
         garbage.start()
         try:

@@ -2,7 +2,7 @@
 
 import random
 
-from pinfold.cmd.daemon.garbage_collection import Garbage
+from pinfold.cmd.daemon.garbage_collection import GarbageCollector
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
@@ -18,7 +18,9 @@ _REFUSALS_MAX_PERCENT = 5
 class Turnover:
     """A full machine on which every newcomer replaces a container picked by chance."""
 
-    def __init__(self, size: Size, garbage: Garbage, unread_percent: int = UNREAD_PERCENT) -> None:
+    def __init__(
+        self, size: Size, garbage: GarbageCollector, unread_percent: int = UNREAD_PERCENT
+    ) -> None:
         """Places as many containers as the size says, and lets half of them be replaced."""
         self.engine = Engine(size.machine, Config())
         self.refusals = 0
@@ -70,7 +72,7 @@ def time_decisions(size: Size, samples: int, unread_percent: int = UNREAD_PERCEN
     A refusal is a decision, too, but a machine that refuses many is not the one that was to be
     measured.
     """
-    garbage = Garbage()
+    garbage = GarbageCollector()
     garbage.start()
     try:
         turnover = Turnover(size, garbage, unread_percent)

@@ -12,7 +12,7 @@ from pinfold.policy.model.request import Isolation, Request
 from pinfold.policy.placing.choice import choose
 from pinfold.policy.placing.lineup import MILLI, Demand, Lineup
 from pinfold.policy.placing.rank import Contest, Rank, burst_distances, ranks
-from pinfold.policy.pools.sieve import grades
+from pinfold.policy.pools.pool_masks import grades
 
 NUMBERS = st.integers(-2, 2)
 ZONES = st.builds(

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.cmd.commands.saved_node import saved_engine
-from pinfold.cmd.control.heavy.plan_document import plan_document
+from pinfold.cmd.control.plan_document import plan_document
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.cmd.state.state_file import State, StateFile, read_state
 from pinfold.policy.engine.engine import Engine

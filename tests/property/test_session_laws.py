@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.events import Events
-from pinfold.nri.dispatch.report import Tally
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.nri.embedded.kubelet import container_message, resources_message, sandbox_message
 from pinfold.nri.embedded.loopback import Loopback, loopback
@@ -27,6 +26,7 @@ from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.nri.fault_tally import FaultTally
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
 RESERVING = config_from_values({"reservedResources": {"cpu": "cpuset:0-1"}})
@@ -297,7 +297,7 @@ def resources(milli: int) -> Resources:
 def test_kernel_has_what_the_policy_believes(
     dialect: Dialect, story: list[Step], *, reads_back: bool
 ) -> None:
-    tally, clock = Tally(), Clock()
+    tally, clock = FaultTally(), Clock()
     with loopback(
         Engine(MACHINE, Config()),
         tally,
@@ -321,7 +321,7 @@ def test_kernel_has_what_the_policy_believes(
 def test_it_has_it_too_where_updates_wait_for_the_next_answer(
     dialect: Dialect, story: list[Step]
 ) -> None:
-    tally, clock = Tally(), Clock()
+    tally, clock = FaultTally(), Clock()
     with loopback(
         Engine(MACHINE, Config()),
         tally,

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.nri.wire.connection import Connection, Event, Role
-from pinfold.nri.wire.mux import PAYLOAD_MAX_BYTES, Frame, FrameDecoder, encode_message
+from pinfold.nri.wire.mux import PAYLOAD_MAX_BYTES, Frame, FrameDecoder, WireError, encode_message
 from pinfold.nri.wire.ttrpc import Message, MessageDecoder
-from pinfold.nri.wire.wire_error import WireError
 
 T = TypeVar("T")
 

@@ -17,11 +17,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from pinfold.cmd.daemon.hint_sources import find_surroundings
+from pinfold.cmd.daemon.hint_sources import find_hint_sources
 from pinfold.nri.api import podresources_pb2 as api
 from pinfold.nri.embedded.claim_driver import metadata_folders
-from pinfold.nri.hints.combined_hints import Surroundings
-from pinfold.nri.hints.hint_finder import Found
+from pinfold.nri.hints.combined_hints import CombinedHints
+from pinfold.nri.hints.hint_finder import FoundHints
 from pinfold.nri.hints.pod_resources import KUBELET_SOCKET
 from pinfold.policy.annotations.cpu_claims import CLAIM_PREFIX
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
@@ -50,18 +50,18 @@ def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
 class PatientFinder:
     """Finds hints as the daemon does, and waits for them."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: CombinedHints) -> None:
         self._surroundings = surroundings
         self.close = surroundings.close
         self.expect = surroundings.expect
         self.looks = surroundings.looks
 
-    def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
+    def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> FoundHints:
         return self._surroundings.find(container, with_kubelet=with_kubelet, seconds=SECONDS)
 
     def find_all(
         self, containers: Sequence[Container], *, with_kubelet: bool, seconds: float
-    ) -> Found:
+    ) -> FoundHints:
         found = self._surroundings.find_all
         return found(containers, with_kubelet=with_kubelet, seconds=SECONDS)
 
@@ -98,7 +98,7 @@ class DeviceNode:
 
     def finder(self, environment: Mapping[str, str]) -> PatientFinder:
         """What a daemon looks for devices with, on this node."""
-        return PatientFinder(find_surroundings(str(self.root), environment))
+        return PatientFinder(find_hint_sources(str(self.root), environment))
 
     def close(self) -> None:
         """End the kubelet, and remove all files."""

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
-from pinfold.cmd.daemon.cpuset_conflicts import read_managers
+from pinfold.cmd.daemon.kubelet_managers import read_managers
 from pinfold.cmd.daemon.moves.rule_watch import RULES_SECONDS, RuleWatch
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Decided, Happening, HintsMissing, Unsupported
-from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
+from pinfold.nri.embedded.embedded_updates import EmbeddedUpdates, kernel_reader
 from pinfold.nri.embedded.kubelet import (
     container_message,
     resources_message,
@@ -21,7 +21,7 @@ from pinfold.nri.embedded.kubelet import (
     start_pods,
 )
 from pinfold.nri.embedded.runtime_dialects import Dialect
-from pinfold.nri.hints.combined_hints import Surroundings
+from pinfold.nri.hints.combined_hints import CombinedHints
 from pinfold.nri.plugin.plugin import Plugin, RuntimeLink, Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
@@ -89,7 +89,7 @@ class NodeRun:
         """Sentences that operators were told."""
         self._kubelet = kubelet
         self._devices = DeviceNode(topology) if topology.machine.devices else None
-        self._finder: Surroundings | PatientFinder | None = None
+        self._finder: CombinedHints | PatientFinder | None = None
         self._advice: Mapping[ContainerId, Advice] = {}
         """What the state file of a plugin that ended tells the next one."""
 
@@ -188,14 +188,14 @@ class NodeRun:
     def _start(self, step: Start) -> None:
         assert not step.expected_error, "no scenario needs it so far"
         config = Config() if step.config is None else config_from_values(step.config)
-        self._finder = Surroundings(has_test_hints=bool(step.environment.get(TEST_APIS)))
+        self._finder = CombinedHints(has_test_hints=bool(step.environment.get(TEST_APIS)))
         if self._devices is not None:
             self._finder = self._devices.finder(step.environment)
         self._plugin = Plugin(
             Engine(self.machine, config),
             RuntimeLink(
                 connect=self.runtime.connect,
-                find_way=lambda _runtime: EmbeddedCri(self.runtime),
+                find_sender=lambda _runtime: EmbeddedUpdates(self.runtime),
                 read_back=kernel_reader(self.runtime),
             ),
             self.happenings.append,

@@ -22,8 +22,8 @@ from pinfold.policy.configuration.affinity_fields import (
     RULES_MAX,
     WORD_MAX,
 )
-from pinfold.policy.configuration.check import MACHINE_LABELS
 from pinfold.policy.configuration.config import Config, OnUnsatisfiable
+from pinfold.policy.configuration.config_faults import MACHINE_LABELS
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.manifests.annotation_lint import lint_manifests

@@ -9,8 +9,8 @@ import pytest
 
 from pinfold.cmd.daemon.daemon import Daemon
 from pinfold.cmd.report.console import tree_lines
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.books.books import Books
@@ -290,8 +290,8 @@ def test_a_cold_start_ends_by_the_daemons_clock() -> None:
         timing=Timing(deadline_seconds=1.4),
         clock=lambda: clock[0],
     )
-    # The timetable's own thread would look at another clock than the test.
-    daemon.timetable.start = lambda: None  # type: ignore[method-assign]
+    # The timers' own thread would look at another clock than the test.
+    daemon.timers.start = lambda: None  # type: ignore[method-assign]
     daemon.start()
     try:
         assert runtime.wait_until_synchronized(5)
@@ -307,7 +307,7 @@ def test_a_cold_start_ends_by_the_daemons_clock() -> None:
         mems = list[str]()
         for clock[0] in (100.0, 100.9, 101.1):
             assert daemon.plugin.settle()
-            daemon.timetable.work_off()
+            daemon.timers.work_off()
             assert daemon.plugin.settle()
             (container,) = runtime.containers.values()
             mems.append(container.linux.resources.cpu.mems)

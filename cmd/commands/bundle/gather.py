@@ -23,12 +23,12 @@ from ....topology.model.machine import Machine
 from ....topology.sets.base_errors import PinfoldError
 from ....topology.sysfs.sysfs_tree import open_tree
 from ...control.control_client import ControlClient, ControlError
-from ...control.control_option import control_option
 from ...control.documents import REFUSAL, StatusDocument
 from ...control.history.history_file import HISTORY_NAME, OLDER_NAME, read_history
 from ...report.path_type import FolderType, PathType
 from ...report.version import VERSION
-from ...state.own_file import ForeignFileError, read_file
+from ...state.own_file import ForeignFileError, read_bounded_file
+from ..control_option import control_option
 from ..output_file import write_whole
 from ..saved_node import DEFAULT_STATE
 from .support_bundle import EXPLANATIONS, STATE, pack_bundle
@@ -122,7 +122,7 @@ def _history(state_dir: Path, missing: list[str]) -> Iterator[tuple[str, str]]:
     are_there = False
     for name in (HISTORY_NAME, OLDER_NAME):
         try:
-            text = read_file(state_dir / name).decode("utf-8", "replace")
+            text = read_bounded_file(state_dir / name).decode("utf-8", "replace")
         except FileNotFoundError:
             continue
         except (OSError, ForeignFileError) as error:

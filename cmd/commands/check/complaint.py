@@ -15,8 +15,8 @@ _PLACED: Final = re.compile(
 _SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-class Gravity(enum.Enum):
-    """The gravity of a complaint."""
+class Severity(enum.Enum):
+    """The severity of a complaint."""
 
     UNREADABLE = "unreadable"
     ERROR = "error"
@@ -38,14 +38,14 @@ class Subject(enum.Enum):
 
 
 _GITHUB_LEVELS: Final = {
-    Gravity.UNREADABLE: "error",
-    Gravity.ERROR: "error",
-    Gravity.ADVICE: "notice",
+    Severity.UNREADABLE: "error",
+    Severity.ERROR: "error",
+    Severity.ADVICE: "notice",
 }
 _SARIF_LEVELS: Final = {
-    Gravity.UNREADABLE: "error",
-    Gravity.ERROR: "error",
-    Gravity.ADVICE: "note",
+    Severity.UNREADABLE: "error",
+    Severity.ERROR: "error",
+    Severity.ADVICE: "note",
 }
 _MEANINGS: Final = {
     Subject.ANNOTATION: "Annotations of a pod, and what its containers ask for",
@@ -61,7 +61,7 @@ class Complaint:
 
     source: str
     subject: Subject
-    gravity: Gravity
+    severity: Severity
     message: str
     """What is wrong and how to fix it."""
     line: int = 0
@@ -73,25 +73,25 @@ class Complaint:
     def placed_text(self) -> str:
         """The complaint as people and editors read it, the place first."""
         place = position_text(self.source, self.line, self.column)
-        is_advice = self.gravity is Gravity.ADVICE
+        is_advice = self.severity is Severity.ADVICE
         return placed_text(place, self.message, is_advice=is_advice, excerpt=self.excerpt)
 
     @classmethod
-    def of_line(cls, text: str, source: str, subject: Subject, gravity: Gravity) -> Self:
+    def of_line(cls, text: str, source: str, subject: Subject, severity: Severity) -> Self:
         """The complaint of a message that begins with its place, if it has one."""
         placed = _PLACED.fullmatch(text)
         is_here = placed is not None and placed["source"] in (source, "")
         return cls(
             source=source,
             subject=subject,
-            gravity=gravity,
+            severity=severity,
             message=placed["rest"] if is_here and placed else text.removeprefix(f"{source}: "),
             line=int(placed["line"]) if is_here and placed else 0,
             column=int(placed["column"] or 0) if is_here and placed else 0,
         )
 
 
-def json_text(complaints: Sequence[Complaint]) -> str:
+def complaints_json(complaints: Sequence[Complaint]) -> str:
     """Complaints as one JSON document in the order of the files."""
     document = {
         "complaints": [
@@ -99,14 +99,14 @@ def json_text(complaints: Sequence[Complaint]) -> str:
                 "file": one.source,
                 "line": one.line or None,
                 "column": one.column or None,
-                "level": one.gravity.value,
+                "level": one.severity.value,
                 "subject": one.subject.value,
                 "message": one.message,
             }
             for one in complaints
         ],
-        "errors": sum(one.gravity is not Gravity.ADVICE for one in complaints),
-        "advice": sum(one.gravity is Gravity.ADVICE for one in complaints),
+        "errors": sum(one.severity is not Severity.ADVICE for one in complaints),
+        "advice": sum(one.severity is Severity.ADVICE for one in complaints),
     }
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
 
@@ -149,7 +149,7 @@ def sarif_text(complaints: Sequence[Complaint], version: str) -> str:
 def _github_line(one: Complaint) -> str:
     place = {"file": one.source, "line": one.line or None, "col": one.column or None}
     fields = ",".join(f"{key}={_github_property(text)}" for key, text in place.items() if text)
-    return f"::{_GITHUB_LEVELS[one.gravity]} {fields}::{_github_data(one.message)}"
+    return f"::{_GITHUB_LEVELS[one.severity]} {fields}::{_github_data(one.message)}"
 
 
 def _github_data(text: str) -> str:
@@ -167,7 +167,7 @@ def _sarif_result(one: Complaint) -> dict[str, object]:
         location["region"] = {"startLine": one.line, **column}
     return {
         "ruleId": one.subject.value,
-        "level": _SARIF_LEVELS[one.gravity],
+        "level": _SARIF_LEVELS[one.severity],
         "message": {"text": one.message},
         "locations": [{"physicalLocation": location}],
     }

@@ -8,7 +8,7 @@ from ....policy.rules.central_rules import CentralRules
 from ....policy.text.errors import ConfigError
 from ....policy.text.yaml_document import Document
 from ....topology.model.machine import Machine
-from .complaint import Complaint, Gravity, Subject
+from .complaint import Complaint, Severity, Subject
 
 
 def config_complaints(
@@ -20,17 +20,17 @@ def config_complaints(
         loaded = build_config([document])
     except ConfigError as error:
         for line in str(error).splitlines():
-            yield Complaint.of_line(line, source, subject, Gravity.ERROR)
+            yield Complaint.of_line(line, source, subject, Severity.ERROR)
         return
     for warning in loaded.warnings:
-        yield Complaint.of_line(warning, source, subject, Gravity.ADVICE)
+        yield Complaint.of_line(warning, source, subject, Severity.ADVICE)
     try:
         with loaded.placing():
             CentralRules(loaded.config)
             warnings = () if machine is None else Engine(machine, loaded.config).warnings
     except ConfigError as error:
         for line in str(error).splitlines():
-            yield Complaint.of_line(line, source, subject, Gravity.ERROR)
+            yield Complaint.of_line(line, source, subject, Severity.ERROR)
         return
     for warning in warnings:
-        yield Complaint.of_line(loaded.placed(warning), source, subject, Gravity.ADVICE)
+        yield Complaint.of_line(loaded.placed(warning), source, subject, Severity.ADVICE)

@@ -22,7 +22,7 @@ from ....policy.text.errors import Problem, position_text
 from ....policy.text.yaml_fields import Field, FieldError, read_fields
 from ....policy.text.yaml_nodes import TextNode
 from ....topology.model.machine import Machine
-from .complaint import Complaint, Gravity, Subject
+from .complaint import Complaint, Severity, Subject
 from .config_check import config_complaints
 from .step_check import step_complaints, written_steps
 
@@ -88,7 +88,7 @@ class FileCheck:
             parsed = parse_scenarios(document)
         except FieldError as error:
             source = document.source
-            yield Complaint.of_line(str(error), source, Subject.SCENARIO, Gravity.ERROR)
+            yield Complaint.of_line(str(error), source, Subject.SCENARIO, Severity.ERROR)
             return
         for scenario, field, step in written_steps(document, parsed):
             for one in step_complaints(field, step, self._pods, lines):
@@ -129,7 +129,7 @@ def _of_finding(source: str, finding: Finding) -> Complaint:
     return Complaint(
         source=source,
         subject=Subject.ANNOTATION,
-        gravity=Gravity.ADVICE if finding.problem.is_advice else Gravity.ERROR,
+        severity=Severity.ADVICE if finding.problem.is_advice else Severity.ERROR,
         message=finding.message,
         line=finding.line,
         column=finding.column,

@@ -23,7 +23,7 @@ from ....policy.text.errors import Problem
 from ....policy.text.suggestion import nearest
 from ....policy.text.yaml_fields import Field
 from ....policy.text.yaml_nodes import TextMap, TextScalar
-from .complaint import Complaint, Gravity, Subject
+from .complaint import Complaint, Severity, Subject
 from .config_check import config_complaints
 
 _AMOUNTS: Final = ("cpu_req", "cpu_lim", "mem_req", "mem_lim", "hugepages")
@@ -85,7 +85,7 @@ def step_complaints(
                     yield Complaint(
                         source=field.source,
                         subject=Subject.SCENARIO,
-                        gravity=Gravity.ERROR,
+                        severity=Severity.ERROR,
                         message=f"{expression}: {error}",
                         line=place.line,
                         column=place.column,
@@ -116,7 +116,7 @@ def _misspelt(field: Field, known: Sequence[str]) -> Iterator[Complaint]:
             yield Complaint(
                 source=field.source,
                 subject=Subject.SCENARIO,
-                gravity=Gravity.ERROR,
+                severity=Severity.ERROR,
                 message=f"unknown field {key.value!r} — did you mean {near!r}?",
                 line=key.line,
                 column=key.column,
@@ -132,7 +132,7 @@ def _misplaced(field: Field, known: Sequence[str], kind: str) -> Iterator[Compla
             yield Complaint(
                 source=field.source,
                 subject=Subject.SCENARIO,
-                gravity=Gravity.ERROR,
+                severity=Severity.ERROR,
                 message=f"field {key.value!r} has no effect in {kind} — {accepted}",
                 line=key.line,
                 column=key.column,
@@ -144,7 +144,7 @@ def _of_config(field: Field) -> Iterator[Complaint]:
         return
     document = config_document(field.node, field.source)
     for one in config_complaints(document, Subject.SCENARIO, None):
-        if one.gravity is not Gravity.ADVICE:
+        if one.severity is not Severity.ADVICE:
             yield replace(one, message=f"configuration: {one.message}")
 
 
@@ -167,7 +167,7 @@ def _of_pod(
         yield Complaint(
             source=field.source,
             subject=Subject.SCENARIO,
-            gravity=Gravity.ADVICE if problem.is_advice else Gravity.ERROR,
+            severity=Severity.ADVICE if problem.is_advice else Severity.ERROR,
             message=_message(problem, place),
             line=place.line,
             column=place.column,

@@ -8,10 +8,10 @@ from typing import Final
 import click
 
 from ...control.control_client import ControlClient
-from ...control.control_option import control_option
 from ...control.documents import AuditDocument
 from ...report.console import table_lines
 from ..container_lines import natural_key
+from ..control_option import control_option
 from ..output_option import output_option
 from .bound_threads import BoundThreads, ThreadAuditDocument, bound_threads
 from .document_text import json_text, pin_text

@@ -6,8 +6,8 @@ import click
 
 from ....topology.sets.base_errors import PinfoldError
 from ...control.control_client import ControlClient
-from ...control.control_option import control_option
 from ..container_lines import natural_key
+from ..control_option import control_option
 from .explain import explanation_lines
 from .name_completion import complete_pod
 

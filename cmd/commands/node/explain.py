@@ -9,11 +9,11 @@ import click
 
 from ....policy.model.criterion_words import EVERY_POOL, words_of
 from ...control.control_client import ControlClient
-from ...control.control_option import control_option
 from ...control.documents import GRANT, CandidateDocument, ExplainDocument, RuleDocument
 from ...report.console import table_lines
 from ...report.escaped_text import escaped
 from ...report.path_type import PathType
+from ..control_option import control_option
 from ..output_option import output_option
 from .document_text import json_text, pin_text
 from .name_completion import complete_container

@@ -14,10 +14,10 @@ from ....policy.scenarios.step import Start
 from ....policy.text.yaml_fields import FieldError
 from ....topology.model.machine import Machine
 from ...control.control_client import ControlClient
-from ...control.control_option import control_option
 from ...kernel.knobs import Knobs
 from ...report.path_type import PathType
 from ...state.state_file import State
+from ..control_option import control_option
 from ..saved_node import cut_pods, saved_engine, saved_state
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -11,7 +11,6 @@ import msgspec
 from ....policy.model.criterion_words import moved_text, words_of
 from ....topology.sets.cpuset import CpuSet
 from ...control.control_client import ControlClient
-from ...control.control_option import control_option
 from ...control.documents import (
     ContainerDocument,
     PoolDocument,
@@ -21,6 +20,7 @@ from ...control.documents import (
 from ...report.console import table_lines
 from ...report.escaped_text import escaped
 from ..container_lines import natural_key
+from ..control_option import control_option
 from ..output_option import output_option
 from .document_text import ids_text, pin_text
 from .watch_option import watch, watch_option

@@ -10,10 +10,10 @@ import click
 from ....topology.drawing.machine_tree import bytes_text
 from ....topology.model.machine import Machine
 from ...control.control_client import ControlClient
-from ...control.control_option import control_option
 from ...daemon.machine_source import machine_of
 from ...kernel.cgroup_usage import read_usages
 from ...report.console import table_lines
+from ..control_option import control_option
 from ..output_option import output_option
 from .document_text import json_text
 from .status import bar

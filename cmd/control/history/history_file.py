@@ -15,10 +15,10 @@ from typing import Final
 
 import msgspec
 
-from ....nri.dispatch.courtesy import ALONE
+from ....nri.dispatch.pacer import ALONE
 from ....topology.sets.base_errors import PinfoldError
 from ....topology.sets.cpuset import IdListError
-from ...state.own_file import ForeignFileError, OwnFile, read_file
+from ...state.own_file import ForeignFileError, OwnFile, read_bounded_file
 from .saved_decision import SavedDecision
 
 HISTORY_NAME: Final = "decisions.jsonl"
@@ -110,7 +110,7 @@ def read_history(path: Path) -> tuple[SavedDecision, ...]:
     texts: list[bytes] = []
     for file in files:
         try:
-            texts.append(read_file(file))
+            texts.append(read_bounded_file(file))
         except FileNotFoundError:
             continue
         except (OSError, ForeignFileError) as error:

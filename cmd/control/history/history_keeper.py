@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct, structs
 
-from ....nri.dispatch.courtesy import Courtesy
-from ....nri.dispatch.front import Front
+from ....nri.dispatch.front import Front, take_snapshot
+from ....nri.dispatch.pacer import Pacer
 from ....nri.dispatch.report import Decided, Happening, Identified, Released, Synchronized
 from ....policy.engine.decision import KEPT, rule_names
 from ....policy.engine.snapshot import Snapshot
@@ -188,20 +188,18 @@ class HistoryKeeper:
                 # A blank line is no decision, and tells whether there is room again.
                 self.file.append([b""])
             return
-        courtesy = plugin.owner.courtesy
+        pacer = plugin.owner.pacer
         if not self._has_begun:
             self._has_begun = True
             for one in self._living():
                 self._note(ContainerId(one.id), one.path, one.unmet)
         present: Iterator[SavedDecision] = iter(())
         if self.file.is_full:
-            snapshot = plugin.owner.look(
-                "history", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
-            )
+            snapshot = take_snapshot(plugin, "history", _BUSY_SECONDS)
             self.file.turn()
             at = batch[0].at if batch else self._clock()
-            present = self._present(snapshot, at, courtesy)
-        self._append(chain(present, self._saved(batch, courtesy, is_last=is_last)))
+            present = self._present(snapshot, at, pacer)
+        self._append(chain(present, self._saved(batch, pacer, is_last=is_last)))
 
     def _append(self, saved: Iterator[SavedDecision]) -> None:
         try:
@@ -211,11 +209,9 @@ class HistoryKeeper:
             # What could not be written has happened all the same.
             deque(saved, maxlen=0)
 
-    def _present(
-        self, snapshot: Snapshot, at: float, courtesy: Courtesy
-    ) -> Iterator[SavedDecision]:
+    def _present(self, snapshot: Snapshot, at: float, pacer: Pacer) -> Iterator[SavedDecision]:
         """Containers that an earlier part of the file tells of, as they are."""
-        for container_id, grant in courtesy.among(snapshot.grants.items()):
+        for container_id, grant in pacer.among(snapshot.grants.items()):
             # The others are told of by what waits, or will: a snapshot may know of them before.
             if container_id in self._paths:
                 yield present_container(
@@ -231,10 +227,10 @@ class HistoryKeeper:
                 )
 
     def _saved(
-        self, batch: list[_Waiting], courtesy: Courtesy, *, is_last: bool
+        self, batch: list[_Waiting], pacer: Pacer, *, is_last: bool
     ) -> Iterator[SavedDecision]:
         gone = {one.happening.container.id for one in batch if isinstance(one.happening, Released)}
-        for one in courtesy.among(batch):
+        for one in pacer.among(batch):
             match one.happening:
                 case Released(container=container):
                     yield from self._named(container.id, container, gone)

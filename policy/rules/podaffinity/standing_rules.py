@@ -27,10 +27,10 @@ from .rule_set import (
 )
 from .term import (
     IndexKey,
-    InstanceKey,
+    RestartKey,
     container_labels,
-    instance_key,
     pod_identity,
+    restart_key,
     sought_keys,
 )
 
@@ -95,7 +95,7 @@ class StandingRules:
         self._requiring_index: _Index = {}
         """And by index keys."""
         # The containers with rules, by what the instances of one have in common.
-        self._instances: dict[InstanceKey, dict[ContainerId, None]] = {}
+        self._instances: dict[RestartKey, dict[ContainerId, None]] = {}
         self._matching: dict[ContainerId, tuple[Container, Sequence[StandingRule]]] = {}
         """The rules about containers asked for last, until others come or some go."""
         self._required: dict[ContainerId, tuple[Container, bool]] = {}
@@ -153,7 +153,7 @@ class StandingRules:
                 begun += not group.firm
         self._groups_of[owner.id] = tuple(groups.items())
         if groups:
-            self._instances.setdefault(instance_key(owner), {})[owner.id] = None
+            self._instances.setdefault(restart_key(owner), {})[owner.id] = None
             bit = self._free_bits.pop() if self._free_bits else 1 << len(self._bits)
             self._bits[owner.id] = bit
             for group in groups.values():
@@ -232,7 +232,7 @@ class StandingRules:
         self._kept_apart.clear()
 
     def _forget_instance(self, owner: Container) -> None:
-        key = instance_key(owner)
+        key = restart_key(owner)
         instances = self._instances.get(key)
         if instances is not None:
             instances.pop(owner.id, None)
@@ -252,7 +252,7 @@ class StandingRules:
 
     def _is_required(self, container: Container) -> bool:
         labels = container_labels(container)
-        instances = self._instances.get(instance_key(container), ())
+        instances = self._instances.get(restart_key(container), ())
         return any(
             group.rule.term.includes(next(iter(group.owners.values())), container, labels)
             and any(one not in instances for one in group.owners)
@@ -270,7 +270,7 @@ class StandingRules:
         if container.id in self._matching:
             return any(one.is_required_anti for one in self.matching(container))
         labels = container_labels(container)
-        instances, own = self._instances.get(instance_key(container), ()), 0
+        instances, own = self._instances.get(restart_key(container), ()), 0
         for one in instances:
             own |= self._bits[one]
         return any(
@@ -329,7 +329,7 @@ class StandingRules:
             if key in self._index:
                 candidates.update(self._index[key])
         found: list[StandingRule] = []
-        instances, own = self._instances.get(instance_key(newcomer), ()), 0
+        instances, own = self._instances.get(restart_key(newcomer), ()), 0
         for one in instances:
             own |= self._bits[one]
         # Who has many rules has the same ones as others: they come at the same time to all.

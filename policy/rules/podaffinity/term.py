@@ -27,17 +27,17 @@ def pod_identity(container: Container) -> str:
     return container.pod.uid or container.pod.id
 
 
-InstanceKey = tuple[str, str]
+RestartKey = tuple[str, str]
 
 
-def instance_key(container: Container) -> InstanceKey:
+def restart_key(container: Container) -> RestartKey:
     """The pod and name that all instances of a container have, before and after a restart."""
     return container.pod.uid or container.pod.id, container.name
 
 
 def is_same_instance(one: Container, other: Container) -> bool:
     """Whether both are instances of one container of one pod, before and after a restart."""
-    return instance_key(one) == instance_key(other)
+    return restart_key(one) == restart_key(other)
 
 
 def container_labels(container: Container) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from pinfold.nri.embedded.plugin_link import PluginLink
 from pinfold.nri.plugin.service import PLUGIN_SERVICE
 from pinfold.nri.plugin.wire_socket import WireSocket
 from pinfold.nri.wire.connection import Call, Reply, Role
-from pinfold.nri.wire.wire_error import WireError
+from pinfold.nri.wire.mux import WireError
 from tests.bench.plugins.paper_kernel import PaperKernel
 
 _PATIENCE_SECONDS: Final = 120.0

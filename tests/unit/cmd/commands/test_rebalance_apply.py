@@ -20,8 +20,8 @@ from pinfold.cmd.commands.saved_node import saved_engine
 from pinfold.cmd.control.container_names import ControlRequestError
 from pinfold.cmd.control.control_client import ControlError
 from pinfold.cmd.control.documents import MoveDocument
-from pinfold.cmd.control.heavy.plan_document import move_documents
 from pinfold.cmd.control.move_step import read_promised
+from pinfold.cmd.control.plan_document import move_documents
 from pinfold.cmd.pinfold import main
 from pinfold.nri.dispatch.report import Unapplied
 from pinfold.policy.engine.rebalance.plan import RebalanceMove

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pinfold.cmd.commands.saved_node import saved_engine
-from pinfold.cmd.control.heavy.plan_document import move_documents
+from pinfold.cmd.control.plan_document import move_documents
 from pinfold.cmd.pinfold import main
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.cmd.state.state_file import StateFile

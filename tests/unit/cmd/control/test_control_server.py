@@ -22,8 +22,8 @@ from pinfold.cmd.control.control_client import ControlClient, ControlError, usua
 from pinfold.cmd.control.control_gate import CLIENTS_MAX, GREETING
 from pinfold.cmd.control.control_service import REQUEST_BYTES_MAX
 from pinfold.cmd.control.documents import PinDocument
-from pinfold.cmd.control.plain.plain_call import OK, PlainCall
-from pinfold.cmd.control.plain.plain_messages import request_bytes
+from pinfold.cmd.control.grpc_client.grpc_call import OK, GrpcCall
+from pinfold.cmd.control.grpc_client.grpc_messages import request_bytes
 from pinfold.policy.inquiry.audit import EVERYTHING
 
 from ..daemon.paper_node import burstable, config, guaranteed
@@ -253,9 +253,7 @@ def stranger(path: Path, group: int = 65534) -> str:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_an_answer_comes_without_a_ping(node: AskedNode) -> None:
     node.run(burstable("web", 500))
-    call = PlainCall(
-        "/pinfold.control.v1.Control/Explain", request_bytes({1: "web"}), None, 1 << 20
-    )
+    call = GrpcCall("/pinfold.control.v1.Control/Explain", request_bytes({1: "web"}), None, 1 << 20)
     received, kinds = b"", list[int]()
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(SECONDS)

@@ -14,11 +14,11 @@ import grpc
 import pytest
 from click.testing import CliRunner, Result
 
+from pinfold.cmd.control import slow_answers
 from pinfold.cmd.control.api import control_pb2 as api
 from pinfold.cmd.control.control_client import ControlError
-from pinfold.cmd.control.heavy import heavy_desk
 from pinfold.cmd.pinfold import main
-from pinfold.nri.dispatch.courtesy import Courtesy
+from pinfold.nri.dispatch.pacer import Pacer
 from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import pack, write_tree
 
@@ -118,7 +118,7 @@ def test_a_plan_is_that_of_the_command(node: AskedNode) -> None:
 def test_a_plan_for_very_many_is_left_to_others(
     node: AskedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heavy_desk, "PLANNED_MAX", 1)
+    monkeypatch.setattr(slow_answers, "PLANNED_MAX", 1)
     node.run(burstable("a", 100), burstable("b", 100))
     with pytest.raises(grpc.RpcError) as error:
         plan(node)
@@ -160,7 +160,7 @@ def test_what_cannot_be_captured_is_an_error_and_leaves_nothing(
 def test_an_archive_that_is_too_large_for_an_answer_is_refused(
     node: AskedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heavy_desk, "_ARCHIVE_BYTES_MAX", 20_000)
+    monkeypatch.setattr(slow_answers, "_ARCHIVE_BYTES_MAX", 20_000)
     with pytest.raises(ControlError, match=r"node.tar: \d+ bytes are too many for an answer — "):
         node.client.capture("node.tar")
     assert len(node.client.capture("node.tar.xz")) < 20_000
@@ -179,7 +179,7 @@ def test_a_made_up_machine_has_nothing_to_capture(tmp_path: Path) -> None:
 def test_a_capture_waits_for_another_one_and_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heavy_desk, "_TURN_SECONDS", 0.05)
+    monkeypatch.setattr(slow_answers, "_TURN_SECONDS", 0.05)
     write_tree(machine_snapshot(MACHINE), os.fspath(tmp_path))
     begun, over = threading.Event(), threading.Event()
 
@@ -188,15 +188,15 @@ def test_a_capture_waits_for_another_one_and_not_for_ever(
         over.wait(SECONDS)
         return False
 
-    desk = heavy_desk.HeavyDesk(os.fspath(tmp_path), Courtesy(is_needed))
-    first = threading.Thread(target=desk.capture, args=("node.tar",))
+    answers = slow_answers.SlowAnswers(os.fspath(tmp_path), Pacer(is_needed))
+    first = threading.Thread(target=answers.capture, args=("node.tar",))
     first.start()
     assert begun.wait(SECONDS)
     with pytest.raises(TimeoutError, match="another plan or capture is being made"):
-        desk.capture("node.tar")
+        answers.capture("node.tar")
     over.set()
     first.join(SECONDS)
-    assert pack(machine_snapshot(MACHINE), "a.tar")[:4] == desk.capture("node.tar")[:4]
+    assert pack(machine_snapshot(MACHINE), "a.tar")[:4] == answers.capture("node.tar")[:4]
 
 
 def test_containers_start_while_plans_and_captures_are_made(node: AskedNode) -> None:

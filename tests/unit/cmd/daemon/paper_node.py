@@ -12,8 +12,8 @@ from pinfold.cmd.report.decision_log import DecisionLog
 from pinfold.cmd.state.state_file import read_state
 from pinfold.cmd.state.state_keeper import StateKeeper
 from pinfold.nri.dispatch.report import Report
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import resources_message, start_pods
 from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.configuration.config import Config

@@ -569,7 +569,7 @@ LOADED_WHERE_USED: Final = (
     *("pinfold.topology.sysfs.speed_select", "pinfold.cmd.kernel.speed_select"),
     *("pinfold.cmd.web", "pinfold.cmd.metrics.metric_pages", "pinfold.cmd.commands.demo"),
     *("pinfold.cmd.control.api", "pinfold.cmd.control.control_service", "secrets"),
-    "pinfold.cmd.control.control_desk",
+    "pinfold.cmd.control.control_answers",
 )
 
 

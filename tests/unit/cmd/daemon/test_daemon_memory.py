@@ -126,7 +126,7 @@ def test_the_timer_of_the_daemon_ends_a_cold_start(run: Run, pins: bool) -> None
         assert (adjusted.container.name, adjusted.cause) == ("cold", "end of cold start")
     else:
         ended = threading.Event()
-        node.daemon.timetable.once("after it", 2, ended.set)
+        node.daemon.timers.once("after it", 2, ended.set)
         assert ended.wait(5)
     node.settle()
     assert node.memory("cold") == "1,3"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.daemon.chores import plan_chores
 from pinfold.cmd.daemon.config_watch import ConfigWatch
 from pinfold.cmd.daemon.daemon import Daemon, memory_bytes
 from pinfold.cmd.daemon.drift_audit import AUDIT_SECONDS, DriftAudit
+from pinfold.cmd.daemon.periodic_work import plan_periodic_work
 from pinfold.nri.dispatch.report import Drifted, Happening
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.inquiry.audit import (
     CLEARED,
@@ -138,7 +138,7 @@ def test_daemon_looks_every_ten_seconds(tmp_path: Path) -> None:
     clock = FakeClock()
     runtime = EmbeddedRuntime()
     daemon = Daemon(MACHINE, config(), embedded_link(runtime), timing=PATIENT, clock=clock)
-    plan_chores(daemon, ConfigWatch(tmp_path / "none.yaml"), None, LOG)
+    plan_periodic_work(daemon, ConfigWatch(tmp_path / "none.yaml"), None, LOG)
     daemon.start()
     try:
         assert runtime.wait_until_synchronized(5)
@@ -147,7 +147,7 @@ def test_daemon_looks_every_ten_seconds(tmp_path: Path) -> None:
         (kernel,) = runtime.kernel.values()
         intended, kernel.cpus = kernel.cpus, "0-7"
         clock.now += AUDIT_SECONDS
-        daemon.timetable.work_off()
+        daemon.timers.work_off()
         assert daemon.plugin.settle()
         (kernel,) = runtime.kernel.values()
         assert kernel.cpus == intended

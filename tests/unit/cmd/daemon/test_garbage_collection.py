@@ -13,7 +13,7 @@ from pinfold.cmd.daemon.garbage_collection import (
     MORE_THAN_AN_EVENT,
     QUIET_LOOKS,
     SOME_OBJECTS,
-    Garbage,
+    GarbageCollector,
 )
 from pinfold.nri.dispatch.report import Decided, Released, Synchronized, Updated
 from pinfold.policy.configuration.config import Config
@@ -36,8 +36,8 @@ class Knot:
 
 
 @pytest.fixture(name="garbage")
-def fixture_garbage() -> Iterator[Garbage]:
-    garbage = Garbage()
+def fixture_garbage() -> Iterator[GarbageCollector]:
+    garbage = GarbageCollector()
     gc.collect()
     garbage.start()
     yield garbage
@@ -50,13 +50,13 @@ def knot() -> "weakref.ref[Knot]":
     return weakref.ref(Knot())
 
 
-def stay_quiet(garbage: Garbage) -> None:
+def stay_quiet(garbage: GarbageCollector) -> None:
     """Something happened since the look before the first of these."""
     for _ in range(QUIET_LOOKS + 1):
         garbage.look()
 
 
-def test_nothing_is_collected_within_an_event(garbage: Garbage) -> None:
+def test_nothing_is_collected_within_an_event(garbage: GarbageCollector) -> None:
     lost = knot()
     kept = [[number] for number in range(100_000)]
     assert lost() is not None
@@ -70,7 +70,9 @@ def test_nothing_is_collected_within_an_event(garbage: Garbage) -> None:
         pytest.param(Released(ONE, ()), id="a release"),
     ],
 )
-def test_what_is_new_is_gone_through_after(garbage: Garbage, happening: Decided | Released) -> None:
+def test_what_is_new_is_gone_through_after(
+    garbage: GarbageCollector, happening: Decided | Released
+) -> None:
     lost = knot()
     garbage(happening)
     assert lost() is not None, "for a few objects it is not worth its time"
@@ -80,7 +82,7 @@ def test_what_is_new_is_gone_through_after(garbage: Garbage, happening: Decided 
     assert len(kept) == SOME_OBJECTS
 
 
-def test_what_is_too_much_for_an_event_waits_for_a_quiet_time(garbage: Garbage) -> None:
+def test_what_is_too_much_for_an_event_waits_for_a_quiet_time(garbage: GarbageCollector) -> None:
     lost = knot()
     kept = [[number] for number in range(MORE_THAN_AN_EVENT)]
     garbage(Released(ONE, ()))
@@ -91,7 +93,7 @@ def test_what_is_too_much_for_an_event_waits_for_a_quiet_time(garbage: Garbage) 
     assert len(kept) == MORE_THAN_AN_EVENT
 
 
-def test_little_that_some_events_left_waits_for_a_quiet_time(garbage: Garbage) -> None:
+def test_little_that_some_events_left_waits_for_a_quiet_time(garbage: GarbageCollector) -> None:
     lost = knot()
     for _ in range(EVENTS_TOGETHER):
         garbage(Released(ONE, ()))
@@ -102,7 +104,9 @@ def test_little_that_some_events_left_waits_for_a_quiet_time(garbage: Garbage) -
     assert lost() is None
 
 
-def test_much_that_was_put_aside_is_gone_through_though_it_is_not_quiet(garbage: Garbage) -> None:
+def test_much_that_was_put_aside_is_gone_through_though_it_is_not_quiet(
+    garbage: GarbageCollector,
+) -> None:
     lost = knot()
     kept = [[number] for number in range(ASIDE_MAX)]
     garbage(Released(ONE, ()))
@@ -123,14 +127,14 @@ def test_much_that_was_put_aside_is_gone_through_though_it_is_not_quiet(garbage:
     ],
 )
 def test_nothing_is_gone_through_after(
-    garbage: Garbage, happening: Decided | Synchronized | Updated
+    garbage: GarbageCollector, happening: Decided | Synchronized | Updated
 ) -> None:
     lost = knot()
     garbage(happening)
     assert lost() is not None
 
 
-def test_everything_is_gone_through_once_it_is_quiet(garbage: Garbage) -> None:
+def test_everything_is_gone_through_once_it_is_quiet(garbage: GarbageCollector) -> None:
     lost = knot()
     garbage(Synchronized(1, 0))
     garbage.sweep()
@@ -141,7 +145,9 @@ def test_everything_is_gone_through_once_it_is_quiet(garbage: Garbage) -> None:
     assert lost() is None
 
 
-def test_all_that_runs_at_the_start_is_no_reason_to_go_through_it(garbage: Garbage) -> None:
+def test_all_that_runs_at_the_start_is_no_reason_to_go_through_it(
+    garbage: GarbageCollector,
+) -> None:
     lost = knot()
     kept = [[number] for number in range(ASIDE_MAX)]
     garbage(Synchronized(1, 0))
@@ -151,7 +157,7 @@ def test_all_that_runs_at_the_start_is_no_reason_to_go_through_it(garbage: Garba
     assert lost() is None
 
 
-def test_nothing_is_gone_through_again_while_it_stays_quiet(garbage: Garbage) -> None:
+def test_nothing_is_gone_through_again_while_it_stays_quiet(garbage: GarbageCollector) -> None:
     lost = knot()
     stay_quiet(garbage)
     assert lost() is not None
@@ -160,7 +166,7 @@ def test_nothing_is_gone_through_again_while_it_stays_quiet(garbage: Garbage) ->
     assert lost() is None, f"{len(many)} new objects, although nothing happened"
 
 
-def test_everything_is_gone_through_where_it_is_never_quiet(garbage: Garbage) -> None:
+def test_everything_is_gone_through_where_it_is_never_quiet(garbage: GarbageCollector) -> None:
     lost = knot()
     garbage(Synchronized(1, 0))
     for _ in range(LOOKS_MAX - 1):
@@ -172,7 +178,7 @@ def test_everything_is_gone_through_where_it_is_never_quiet(garbage: Garbage) ->
     assert lost() is None
 
 
-def test_decisions_and_engines_are_freed_without_it(garbage: Garbage) -> None:
+def test_decisions_and_engines_are_freed_without_it(garbage: GarbageCollector) -> None:
     engine = Engine(machine_from_spec("socket:2 numa:2 core:4"), Config())
     gc.collect()
     rules = {"resource-policy.nri.io/affinity": "c0: [c500]\nc2000: [c0]"}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pinfold.cmd.daemon.daemon import Command, Daemon
 from pinfold.cmd.daemon.heartbeat import Heartbeat
 from pinfold.cmd.daemon.sd_notify import Notifier
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.policy.configuration.config import Config
 from pinfold.topology.made.spec import machine_from_spec
 

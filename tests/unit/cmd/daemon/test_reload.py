@@ -8,8 +8,8 @@ import pytest
 
 from pinfold.cmd.daemon.daemon import Daemon, reload_configuration
 from pinfold.cmd.daemon.sd_notify import Notifier
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.configuration.config_text import CheckedConfig, read_config
 from pinfold.policy.text.errors import ConfigError

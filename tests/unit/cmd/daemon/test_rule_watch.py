@@ -11,8 +11,8 @@ import pytest
 from pinfold.cmd.daemon.daemon import Daemon
 from pinfold.cmd.daemon.moves.rule_watch import RULES_SECONDS
 from pinfold.cmd.report.decision_log import DecisionLog
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinfold.cmd.kernel.thread_watch import CONTAINER_THREADS, ThreadWatch
-from pinfold.nri.dispatch.courtesy import Courtesy
+from pinfold.nri.dispatch.pacer import Pacer
 from pinfold.policy.model.container import ContainerId
 from pinfold.topology.sets.cpuset import CpuSet
 
@@ -52,8 +52,8 @@ def test_a_search_for_cgroups_rests_at_each_of_them_for_the_policys_sake(tmp_pat
         return asked[-1]
 
     # Time passes whenever somebody looks at the clock, so that every rest is due.
-    courtesy = Courtesy(is_at_work, partial(next, count()))
-    ThreadWatch(tmp_path, courtesy).look(INTENDED)
+    pacer = Pacer(is_at_work, partial(next, count()))
+    ThreadWatch(tmp_path, pacer).look(INTENDED)
     folders = [one for one in (tmp_path / "sys/fs/cgroup").rglob("*") if one.is_dir()]
     assert len(asked) >= len(folders) >= 6
 

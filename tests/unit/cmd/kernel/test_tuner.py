@@ -11,8 +11,8 @@ import pytest
 from pinfold.cmd.kernel.tuner import Tuner, tuner_below
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Synchronized
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.plugin.plugin import Plugin, Timing
 from pinfold.nri.plugin.string_entries import write_entries
 from pinfold.policy.configuration.config import Config

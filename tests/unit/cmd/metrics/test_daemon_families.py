@@ -13,7 +13,7 @@ import yaml
 from msgspec import structs
 from prometheus_client.core import Metric
 
-from pinfold.cmd.daemon.reload_record import ReloadRecord
+from pinfold.cmd.daemon.daemon import ReloadRecord
 from pinfold.cmd.metrics.daemon_families import DaemonLook, daemon_families
 from pinfold.cmd.metrics.event_counts import EventCounts
 from pinfold.nri.dispatch.report import (

@@ -30,10 +30,10 @@ from pinfold.cmd.metrics.exposition import Exposition, prometheus_name
 from pinfold.cmd.metrics.metrics_server import LOOK_SECONDS, MetricsServer
 from pinfold.cmd.web.web_server import Page, WebServer
 from pinfold.nri.dispatch.actuator import SUSPECT
-from pinfold.nri.dispatch.courtesy import Courtesy
-from pinfold.nri.dispatch.way import NoAnswerError
-from pinfold.nri.embedded.embedded_cri import embedded_link
+from pinfold.nri.dispatch.pacer import Pacer
+from pinfold.nri.dispatch.update_sender import NoAnswerError
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.nri.plugin.plugin import RuntimeLink
 from pinfold.policy.configuration.config import Config
@@ -91,8 +91,8 @@ class Node:
         self.metrics = MetricsServer(self.daemon, None if root is None else str(root), LOG, counts)
 
     def start(self) -> None:
-        # The timetable's own thread would look at another clock than the test.
-        self.daemon.timetable.start = lambda: None  # type: ignore[method-assign]
+        # The timers' own thread would look at another clock than the test.
+        self.daemon.timers.start = lambda: None  # type: ignore[method-assign]
         self.daemon.start()
         assert self.runtime.wait_until_synchronized(5)
         assert self.daemon.plugin.wait_until_ready(5)
@@ -104,7 +104,7 @@ class Node:
 
     def pass_seconds(self, seconds: float) -> None:
         self.now += seconds
-        self.daemon.timetable.work_off()
+        self.daemon.timers.work_off()
 
     def get(self, path: str, method: str = "GET") -> tuple[int, str]:
         assert self.metrics.port is not None
@@ -237,8 +237,8 @@ def test_a_large_page_is_made_with_pauses(monkeypatch: pytest.MonkeyPatch) -> No
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
     # Each look at the clock is later than the one before by more than a thread goes on.
-    courtesy = Courtesy(lambda: False, partial(next, count(0.0, 0.001)))
-    page = Exposition(courtesy).page([gauge], with_build=False, with_process=False)
+    pacer = Pacer(lambda: False, partial(next, count(0.0, 0.001)))
+    page = Exposition(pacer).page([gauge], with_build=False, with_process=False)
     assert page.count(b"\nnri_many{") == 1000
     assert len(pauses) > 10
 

@@ -34,8 +34,8 @@ from pinfold.cmd.state.state_file import (
 from pinfold.cmd.state.state_folder import StateFolderInUseError, claim_folder
 from pinfold.cmd.state.state_keeper import StateKeeper
 from pinfold.nri.dispatch.report import Fanout, Synchronized, Unmoved
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message, start_pods
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.configuration.config_text import config_from_values

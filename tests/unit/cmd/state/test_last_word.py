@@ -13,17 +13,17 @@ from typing import NoReturn
 import pytest
 from msgspec import structs
 
-from pinfold.cmd.attendants import Attendants
 from pinfold.cmd.daemon.daemon import Daemon
+from pinfold.cmd.daemon_lifecycle import DaemonLifecycle
 from pinfold.cmd.daemon_reports import DaemonReports
 from pinfold.cmd.metrics.metrics_server import MetricsServer
 from pinfold.cmd.report.daemon_logger import DaemonLogger
 from pinfold.cmd.state.state_file import State, StateFile, read_state
 from pinfold.nri.cri.cri_link import CriLink
 from pinfold.nri.cri.listen_place import ListenPlace
-from pinfold.nri.embedded.cri_face import CriFace
-from pinfold.nri.embedded.embedded_cri import embedded_link, kernel_reader
+from pinfold.nri.embedded.cri_server import EmbeddedCriServer
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link, kernel_reader
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.nri.plugin.plugin import RuntimeLink
 from pinfold.policy.configuration.config import Config, Log
@@ -215,8 +215,8 @@ class ProxiedNode(Node):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.socket = str(folder / "runtime.sock")
-        self.face = CriFace(self.runtime)
-        self.face.start(self.socket)
+        self.server = EmbeddedCriServer(self.runtime)
+        self.server.start(self.socket)
         self.kubelet = Cri(folder / "proxy/cri.sock", SECONDS)
 
     def link(self) -> RuntimeLink | CriLink:
@@ -241,7 +241,7 @@ class ProxiedNode(Node):
 
     def close(self) -> None:
         self.kubelet.close()
-        self.face.stop()
+        self.server.stop()
 
 
 @pytest.fixture(name="node", params=[Node, ProxiedNode], ids=["nri", "cri"])
@@ -371,7 +371,7 @@ def test_the_last_word_is_said_once_the_daemon_has_left_its_runtime(
 
     monkeypatch.setattr(node.daemon, "stop", leave_late)
     metrics = MetricsServer(node.daemon, None, LOG)
-    Attendants(node.daemon, node.reports, None, metrics, DaemonLogger(Log(), {})).stop()
+    DaemonLifecycle(node.daemon, node.reports, None, metrics, DaemonLogger(Log(), {})).stop()
     assert is_marked(node.state)
     assert len(read_state(node.state, LOG).running()) == 2
 

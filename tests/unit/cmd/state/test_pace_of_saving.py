@@ -6,8 +6,8 @@ from pathlib import Path
 from pinfold.cmd.daemon.daemon import Daemon
 from pinfold.cmd.state.state_file import read_state
 from pinfold.cmd.state.state_keeper import StateKeeper
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.configuration.config import Config
 from tests.unit.cmd.daemon.paper_node import PATIENT

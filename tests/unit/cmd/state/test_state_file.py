@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pinfold.cmd.state.saved_container import SavedPod
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.cmd.state.state_file import State, StateFile, load_state
-from pinfold.nri.dispatch.courtesy import Courtesy
+from pinfold.nri.dispatch.pacer import Pacer
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.snapshot import Snapshot
@@ -246,10 +246,10 @@ def test_what_was_not_looked_at_for_a_fault_is_looked_at_the_next_time() -> None
                 raise RuntimeError("a fault of ours")
             return 0.0
 
-        node, states, courtesy = Node(1), SavedStates(), Courtesy(lambda: False, clock)
+        node, states, pacer = Node(1), SavedStates(), Pacer(lambda: False, clock)
         for _ in range(10):
             node.step()
-        states.of(node.engine.snapshot(), courtesy)
+        states.of(node.engine.snapshot(), pacer)
         for container_id in list(node.engine.containers)[:2]:
             node.engine.remove(container_id)
         for name in ("one", "two", "three"):
@@ -258,9 +258,9 @@ def test_what_was_not_looked_at_for_a_fault_is_looked_at_the_next_time() -> None
         snapshot = node.engine.snapshot()
         left[0] = number
         with suppress(RuntimeError):
-            states.of(snapshot, courtesy)
+            states.of(snapshot, pacer)
         left[0] = 10**6
-        assert anew(states.of(snapshot, courtesy)) == anew(SavedStates().of(snapshot)), number
+        assert anew(states.of(snapshot, pacer)) == anew(SavedStates().of(snapshot)), number
 
 
 def inode(folder: Path) -> int:

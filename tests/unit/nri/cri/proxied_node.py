@@ -1,4 +1,4 @@
-"""A node on paper behind the CRI proxy: the embedded runtime's face, the proxy, a kubelet."""
+"""A node on paper behind the CRI proxy: the embedded runtime's server, the proxy, a kubelet."""
 
 import threading
 import time
@@ -11,9 +11,9 @@ from pinfold.nri.cri.cri_link import CriLink
 from pinfold.nri.cri.cri_proxy import CriProxy
 from pinfold.nri.cri.listen_place import ListenPlace
 from pinfold.nri.dispatch.report import Crashed, Happening
-from pinfold.nri.embedded.cri_face import CriFace
-from pinfold.nri.embedded.embedded_cri import kernel_reader
+from pinfold.nri.embedded.cri_server import EmbeddedCriServer
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import kernel_reader
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import ContainerState
@@ -30,11 +30,11 @@ class ProxiedNode:
 
     def __init__(self, folder: Path) -> None:
         self.runtime = EmbeddedRuntime()
-        self.face = CriFace(self.runtime)
+        self.server = EmbeddedCriServer(self.runtime)
         self.happenings: list[Happening] = []
         self.runtime_socket = folder / "runtime.sock"
         self.socket = folder / "proxy/cri.sock"
-        self.face.start(str(self.runtime_socket))
+        self.server.start(str(self.runtime_socket))
         self.kubelet = Cri(self.socket, SECONDS)
         self.direct = Cri(self.runtime_socket, SECONDS)
         self.start_proxy()
@@ -58,7 +58,7 @@ class ProxiedNode:
         self.kubelet.close()
         self.direct.close()
         self.end_proxy()
-        self.face.stop()
+        self.server.stop()
         assert not self.faults()
 
     def faults(self) -> list[Crashed]:

@@ -86,7 +86,7 @@ def test_the_policy_shows_the_runtimes_id(node: ProxiedNode) -> None:
 def test_fields_that_nobody_here_knows_reach_the_runtime(node: ProxiedNode) -> None:
     pod = node.run_pod("odd")
     sent: list[bytes] = []
-    node.face.watch = lambda _, request: sent.append(request)
+    node.server.watch = lambda _, request: sent.append(request)
     config = container_config("c", 1000)
     config.envs.add(key="SECRET", value=b"\xff\x00")
     config.annotations["some"] = "thing"
@@ -121,7 +121,7 @@ def test_bytes_that_are_no_message_are_the_runtimes_to_refuse(node: ProxiedNode)
     with pytest.raises(grpc.RpcError):
         client.unary("CreateContainer", b"\xff\xff\xff")
     client.channel.close()
-    assert node.face.calls[-1] == "CreateContainer"
+    assert node.server.calls[-1] == "CreateContainer"
     assert has_grants(node, 0)
 
 
@@ -131,7 +131,7 @@ def test_a_refused_placement_is_exhaustion_with_the_whole_reason(node: ProxiedNo
         node.create(pod, "big", 64_000)
     assert code(found.value) is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "64" in str(found.value)
-    assert "CreateContainer" not in node.face.calls
+    assert "CreateContainer" not in node.server.calls
     assert eventually(lambda: not node.engine.containers)
 
 
@@ -159,7 +159,7 @@ def test_a_fault_of_the_policy_fails_no_call_and_the_container_is_placed_where_i
 def test_cpus_come_back_once_the_runtime_said_so(node: ProxiedNode, end: str) -> None:
     shared, own = node.run("shared"), node.run("own", 2000)
     gate = threading.Event()
-    node.face.before = lambda method: None if method[:2] not in ("St", "Re") else _pass(gate)
+    node.server.before = lambda method: None if method[:2] not in ("St", "Re") else _pass(gate)
     pod = node.runtime.containers[own].pod_sandbox_id
     calls = {
         "stop": lambda: node.kubelet.stop_container(own),
@@ -189,10 +189,10 @@ def test_a_container_that_was_only_created_keeps_its_cpus_when_it_is_stopped(
     pod = node.run_pod("own")
     created = node.create(pod, "own", 2000)
     with monkeypatch.context() as patched:
-        patched.setattr(node.face, "exit", str)
+        patched.setattr(node.server, "exit", str)
         node.kubelet.stop_container(created)
-    listed = node.face.calls.count("ListContainers")
-    assert eventually(lambda: node.face.calls.count("ListContainers") > listed + 2)
+    listed = node.server.calls.count("ListContainers")
+    assert eventually(lambda: node.server.calls.count("ListContainers") > listed + 2)
     assert has_grants(node, 1)
     node.kubelet.start_container(created)
     assert node.cpus(created) == "1-2"
@@ -203,7 +203,7 @@ def test_a_container_that_was_only_created_keeps_its_cpus_when_it_is_stopped(
 
 def test_a_call_that_fails_gives_nothing_back(node: ProxiedNode) -> None:
     own = node.run("own", 2000)
-    node.face.before = _failing("StopContainer")
+    node.server.before = _failing("StopContainer")
     with pytest.raises(grpc.RpcError):
         node.kubelet.stop_container(own)
     assert has_grants(node, 1)
@@ -221,13 +221,13 @@ def test_a_creation_that_fails_gives_its_cpus_back_once_and_may_be_tried_again(
     node: ProxiedNode,
 ) -> None:
     pod = node.run_pod("own")
-    node.face.before = _failing("CreateContainer")
+    node.server.before = _failing("CreateContainer")
     for number in range(3):
         with pytest.raises(grpc.RpcError):
             node.create(pod, "own", 2000)
         assert has_grants(node, 0)
         assert eventually(lambda: releases(node) == number + 1)  # noqa: B023 -- asked at once
-    node.face.before = lambda _: None
+    node.server.before = lambda _: None
     created = node.create(pod, "own", 2000)
     node.kubelet.start_container(created)
     assert node.cpus(created) == "1-2"
@@ -245,7 +245,7 @@ def test_of_two_creations_of_one_container_at_once_none_passes_unplaced(
     node: ProxiedNode, milli: int, statuses: set[str]
 ) -> None:
     pod, sent, gate = node.run_pod("own"), list[bytes](), threading.Event()
-    node.face.watch = lambda _, request: sent.append(request)
+    node.server.watch = lambda _, request: sent.append(request)
     node.proxy.owner.submit("busy", lambda: gate.wait(10))
 
     def create(_: int) -> str:
@@ -271,7 +271,7 @@ def test_of_two_creations_of_one_container_at_once_none_passes_unplaced(
 def test_what_came_of_a_cancelled_creation_is_learned_from_a_list(node: ProxiedNode) -> None:
     pod = node.run_pod("own")
     gate = threading.Event()
-    node.face.after = lambda method: _pass(gate) if method == "CreateContainer" else None
+    node.server.after = lambda method: _pass(gate) if method == "CreateContainer" else None
     impatient = Cri(node.socket, 0.3)
     with pytest.raises(grpc.RpcError):
         node.create(pod, "own", 2000, cri=impatient)
@@ -301,7 +301,7 @@ def test_a_cancelled_creation_that_came_to_nothing_gives_its_cpus_back(node: Pro
             gate.wait(10)
             raise RequestError("too late")
 
-    node.face.before = wait_and_fail
+    node.server.before = wait_and_fail
     impatient = Cri(node.socket, 0.3)
     with pytest.raises(grpc.RpcError):
         node.create(pod, "own", 2000, cri=impatient)
@@ -324,7 +324,7 @@ def test_a_start_that_fails_gives_the_cpus_of_a_container_that_is_over_back(
             node.runtime.stop(created)
             raise RequestError("it does not start")
 
-    node.face.before = die
+    node.server.before = die
     with pytest.raises(grpc.RpcError):
         node.kubelet.start_container(created)
     assert eventually(lambda: grants(node) == 0)
@@ -332,7 +332,7 @@ def test_a_start_that_fails_gives_the_cpus_of_a_container_that_is_over_back(
 
 def test_an_exit_by_itself_is_heard_of(node: ProxiedNode) -> None:
     own = node.run("own", 2000)
-    node.face.exit(own)
+    node.server.exit(own)
     assert eventually(lambda: grants(node) == 0)
     assert eventually(lambda: node.states() == [ContainerState.EXITED])
 
@@ -361,8 +361,8 @@ def test_of_two_instances_that_are_listed_as_running_the_newer_one_counts(
     new = node.create(pod, "own", 2000, attempt=1, cri=node.direct)
     node.direct.start_container(new)
     assert eventually(lambda: [one.shown_id for one in known(node)] == [new])
-    listed = node.face.calls.count("ListContainers")
-    assert eventually(lambda: node.face.calls.count("ListContainers") > listed + 1, 15)
+    listed = node.server.calls.count("ListContainers")
+    assert eventually(lambda: node.server.calls.count("ListContainers") > listed + 1, 15)
     assert [one.shown_id for one in known(node)] == [new]
 
 
@@ -378,23 +378,23 @@ def test_an_update_keeps_our_cpus_and_a_resize_moves_them(node: ProxiedNode) -> 
 
 def test_a_resize_that_is_refused_never_reaches_the_runtime(node: ProxiedNode) -> None:
     own = node.run("own", 2000)
-    before = len(node.face.calls)
+    before = len(node.server.calls)
     resources = api.LinuxContainerResources(cpu_shares=32 * 1024, cpu_quota=3_200_000)
     with pytest.raises(grpc.RpcError) as found:
         node.kubelet.update_resources(own, resources)
     assert code(found.value) is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert "UpdateContainerResources" not in node.face.calls[before:]
+    assert "UpdateContainerResources" not in node.server.calls[before:]
     assert node.cpus(own) == "1-2"
 
 
 def test_a_resize_that_fails_at_the_runtime_is_undone(node: ProxiedNode) -> None:
     shared, own = node.run("shared"), node.run("own", 2000)
     node.settled()
-    node.face.before = _failing("UpdateContainerResources")
+    node.server.before = _failing("UpdateContainerResources")
     resources = api.LinuxContainerResources(cpu_shares=3072, cpu_quota=300_000)
     with pytest.raises(grpc.RpcError):
         node.kubelet.update_resources(own, resources)
-    node.face.before = lambda _: None
+    node.server.before = lambda _: None
     node.settled()
     assert (node.cpus(own), node.cpus(shared)) == ("1-2", "3-7")
     assert {one.resources.cpu_request_milli for one in known(node)} == {0, 2000}
@@ -414,7 +414,7 @@ def test_what_an_update_takes_goes_to_others_once_the_runtime_agreed(
             if not succeeds:
                 raise RequestError("it cannot be updated")
 
-    node.face.before = wait
+    node.server.before = wait
     resources = api.LinuxContainerResources(cpu_shares=2048, cpu_quota=200_000)
     with ThreadPoolExecutor(1) as pool:
         updated = pool.submit(node.kubelet.update_resources, own, resources)
@@ -482,11 +482,11 @@ def test_a_runtime_that_ends_and_comes_back_moves_nobody_and_is_looked_at(
 ) -> None:
     shared, own = node.run("shared"), node.run("own", 2000)
     node.settled()
-    node.face.stop()
+    node.server.stop()
     assert eventually(lambda: any(isinstance(one, Disconnected) for one in node.happenings))
     node.runtime.stop(own)
     begun = time.monotonic()
-    node.face.start(str(node.runtime_socket))
+    node.server.start(str(node.runtime_socket))
     assert eventually(lambda: node.cpus(shared) == "1-7", 5)
     assert time.monotonic() - begun < 5
     assert sum(isinstance(one, Synchronized) for one in node.happenings) == 1
@@ -500,7 +500,7 @@ def test_a_proxy_before_its_runtime_lets_nobody_in_unplaced(tmp_path: Path) -> N
         assert node.proxy.wait_until_ready(10)
         own = node.run("own", 2000)
         node.end_proxy()
-        node.face.stop()
+        node.server.stop()
         node.start_proxy()
         request = api.CreateContainerRequest().SerializeToString()
         client = RawClient(node.socket)
@@ -508,7 +508,7 @@ def test_a_proxy_before_its_runtime_lets_nobody_in_unplaced(tmp_path: Path) -> N
             client.unary("CreateContainer", request, wait_for_ready=True)
         assert code(found.value) is grpc.StatusCode.UNAVAILABLE
         client.channel.close()
-        node.face.start(str(node.runtime_socket))
+        node.server.start(str(node.runtime_socket))
         assert node.proxy.wait_until_ready(10)
         assert node.cpus(own) == "1-2"
         assert has_grants(node, 1)
@@ -609,7 +609,7 @@ def test_a_container_whose_cpus_were_taken_while_it_was_created_leaves_them(
             is_begun.set()
             gate.wait(10)
 
-    node.face.after = wait
+    node.server.after = wait
     with ThreadPoolExecutor(1) as pool:
         config = pod_config("shared", "besteffort/")
         shared = pool.submit(
@@ -628,11 +628,11 @@ def test_a_container_whose_cpus_were_taken_while_it_was_created_leaves_them(
 def test_one_list_that_lacks_a_container_takes_nothing_from_it(node: ProxiedNode) -> None:
     own = node.run("own", 2000)
     hidden = node.runtime.containers.pop(own)
-    listed = node.face.calls.count("ListContainers")
-    assert eventually(lambda: node.face.calls.count("ListContainers") > listed)
+    listed = node.server.calls.count("ListContainers")
+    assert eventually(lambda: node.server.calls.count("ListContainers") > listed)
     node.runtime.containers[own] = hidden
-    listed = node.face.calls.count("ListContainers")
-    assert eventually(lambda: node.face.calls.count("ListContainers") > listed + 2)
+    listed = node.server.calls.count("ListContainers")
+    assert eventually(lambda: node.server.calls.count("ListContainers") > listed + 2)
     assert has_grants(node, 1)
     del node.runtime.containers[own]
     assert eventually(lambda: grants(node) == 0)
@@ -650,7 +650,7 @@ def test_whatever_fails_or_is_given_up_every_cpu_comes_back(node: ProxiedNode, s
         if chance < 0.2:
             time.sleep(0.06)
 
-    node.face.before = node.face.after = maybe_fail
+    node.server.before = node.server.after = maybe_fail
     clients = [Cri(node.socket, 0.05), node.kubelet]
 
     def live(number: int, chance: float) -> None:
@@ -661,7 +661,7 @@ def test_whatever_fails_or_is_given_up_every_cpu_comes_back(node: ProxiedNode, s
     with ThreadPoolExecutor(8) as pool:
         for number in range(40):
             pool.submit(live, number, draw.random())
-    node.face.before = node.face.after = lambda _: None
+    node.server.before = node.server.after = lambda _: None
     clients[0].close()
     # The runtime may go on with a call that its caller gave up.
     assert eventually(

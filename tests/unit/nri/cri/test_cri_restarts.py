@@ -27,14 +27,14 @@ def end(node: ProxiedNode, which: str) -> None:
     if which == "proxy":
         node.end_proxy()
     else:
-        node.face.stop()
+        node.server.stop()
 
 
 def come_back(node: ProxiedNode, which: str) -> None:
     if which == "proxy":
         node.start_proxy()
     else:
-        node.face.start(str(node.runtime_socket))
+        node.server.start(str(node.runtime_socket))
 
 
 @pytest.mark.parametrize("back", [("proxy", "runtime"), ("runtime", "proxy")], ids="-".join)
@@ -53,7 +53,7 @@ def test_both_end_during_a_creation_and_come_back(
             is_created.set()
             gate.wait(10)
 
-    node.face.after = stay
+    node.server.after = stay
     kubelet = Cri(node.socket, PATIENCE_SECONDS)
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(node.create, pod, "late", 1000, cri=kubelet)

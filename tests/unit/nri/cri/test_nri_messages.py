@@ -4,7 +4,7 @@ from pinfold.nri.api import cri_proxy_pb2 as cri
 from pinfold.nri.cri.nri_messages import (
     cgroup_parent_by_score,
     container_of_config,
-    resources_message,
+    nri_resources,
     sandbox_of_config,
 )
 from pinfold.nri.plugin.messages import container_linux_value, container_value, pod_value
@@ -67,7 +67,7 @@ def test_a_container_is_read_as_over_nri() -> None:
 
 
 def test_what_is_not_given_is_unset() -> None:
-    message = resources_message(cri.Resources())
+    message = nri_resources(cri.Resources())
     assert not message.cpu.HasField("shares")
     assert not message.memory.HasField("limit")
 

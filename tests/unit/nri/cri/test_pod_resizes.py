@@ -13,7 +13,7 @@ import pytest
 
 from pinfold.nri.api import cri_proxy_pb2 as cri
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.embedded.cri_face import cri_resources
+from pinfold.nri.embedded.cri_server import cri_resources
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.nri.embedded.kubelet import resources_message
 from pinfold.policy.configuration.config import Amounts, Config
@@ -85,7 +85,7 @@ class PodNode:
             if method == METHOD:
                 raise RequestError(text)
 
-        self.wire.loopback.face.before = before
+        self.wire.loopback.server.before = before
 
     def hold(self) -> "Gate":
         return Gate(self)
@@ -101,7 +101,7 @@ class Gate:
     def __init__(self, node: PodNode) -> None:
         self.arrived = 0
         self._outcomes: list[tuple[threading.Event, list[bool]]] = []
-        node.wire.loopback.face.before = self._before
+        node.wire.loopback.server.before = self._before
 
     def _before(self, method: str) -> None:
         if method == METHOD:
@@ -161,7 +161,7 @@ def test_a_size_without_room_is_refused_and_the_runtime_is_not_asked(tmp_path: P
         with pytest.raises(grpc.RpcError, match="no room to grow") as found:
             node.resize(10)
         assert code(found) is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert METHOD not in node.wire.loopback.face.calls
+        assert METHOD not in node.wire.loopback.server.calls
         assert node.shared() == 3
 
 
@@ -224,7 +224,7 @@ def test_a_resize_that_is_cancelled_leaves_the_pod_as_it_was(tmp_path: Path, cpu
         assert eventually(lambda: node.engine.pod_size(only_pod(node)) == size(4))
         gate.let(0, succeed=True)
         assert node.shared() == 3
-        node.wire.loopback.face.before = lambda _: None
+        node.wire.loopback.server.before = lambda _: None
         node.resize(cpus)
         assert node.shared() == cpus - 1
         client.channel.close()
@@ -286,7 +286,7 @@ def test_a_pod_that_nobody_knows_is_the_runtimes_to_judge(tmp_path: Path) -> Non
         with pytest.raises(grpc.RpcError) as found:
             node.wire.loopback.kubelet.update_pod("nobody", resources(4))
         assert code(found) is grpc.StatusCode.NOT_FOUND
-        assert METHOD in node.wire.loopback.face.calls
+        assert METHOD in node.wire.loopback.server.calls
 
 
 def walk(wire: Wire) -> list[dict[str, str]]:

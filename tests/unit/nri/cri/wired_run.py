@@ -11,7 +11,7 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.front import Front
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.nri.embedded.kubelet import resources_message
-from pinfold.nri.hints.combined_hints import Surroundings
+from pinfold.nri.hints.combined_hints import CombinedHints
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.advice import Advice
@@ -83,7 +83,7 @@ class WiredRun:
     ) -> None:
         self.wire = wire
         self._devices = devices
-        self._finder: Surroundings | PatientFinder | None = None
+        self._finder: CombinedHints | PatientFinder | None = None
         self.refused: dict[str, str] = {}
         self._machine = self._whole = machine
         self._config = config
@@ -198,7 +198,7 @@ class WiredRun:
             self._whole = override_machine(self._whole, parse_overrides(step.environment))
             self._machine = with_online(self._whole, self._machine.online)
         engine = Engine(self._machine, config, interrupts=self._interrupts)
-        self._finder = Surroundings(has_test_hints=self._has_test_hints)
+        self._finder = CombinedHints(has_test_hints=self._has_test_hints)
         if self._devices is not None:
             self._devices.managers = step.managers
             self._finder = self._devices.finder(step.environment)

@@ -13,13 +13,13 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.cri.cri_proxy import CriProxy
 from pinfold.nri.dispatch.front import Front
 from pinfold.nri.dispatch.report import Crashed, Happening
-from pinfold.nri.embedded.cri_face import cri_resources
 from pinfold.nri.embedded.cri_kubelet import CriKubelet
 from pinfold.nri.embedded.cri_loopback import CriLoopback
-from pinfold.nri.embedded.embedded_cri import embedded_link
+from pinfold.nri.embedded.cri_server import cri_resources
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.embedded.kubelet import container_message, resources_message, sandbox_message
-from pinfold.nri.hints.combined_hints import Surroundings
+from pinfold.nri.hints.combined_hints import CombinedHints
 from pinfold.nri.hints.hint_finder import HintFinder
 from pinfold.nri.plugin.plugin import Plugin, Timing
 from pinfold.policy.engine.advice import Advice
@@ -101,7 +101,7 @@ class Wire(ABC):
         advice: Mapping[ContainerId, Advice],
         finder: HintFinder | None = None,
     ) -> None:
-        self.front = self.make_front(policy, finder or Surroundings())
+        self.front = self.make_front(policy, finder or CombinedHints())
         self.front.events.advice = advice
         self._thread = threading.Thread(target=self.front.run, daemon=True)
         self._thread.start()
@@ -208,16 +208,16 @@ class CriWire(Wire):
             raise RequestError(cast("grpc.Call", error).details() or "") from error
 
     def come_back(self, attempts: Mapping[str, int], lists: Callable[[], None]) -> None:
-        self.loopback.face.stop()
+        self.loopback.server.stop()
         lists()
-        self.loopback.face.attempts.update(attempts)
+        self.loopback.server.attempts.update(attempts)
         self.loopback.restart()
         listed = self._lists()
         # One that may be under way, one to find who is there, one to be sure of who is not.
         assert eventually(lambda: self._lists() > listed + 3)
 
     def _lists(self) -> int:
-        return self.loopback.face.calls.count("ListContainers")
+        return self.loopback.server.calls.count("ListContainers")
 
     def update(self, container_id: str, resources: Resources, qos: QosClass) -> None:
         message = nri_pb2.LinuxContainer(resources=self.update_message(resources, qos))

@@ -17,7 +17,7 @@ from pinfold.nri.dispatch.report import (
     Updated,
     Waiting,
 )
-from pinfold.nri.dispatch.way import NoAnswerError
+from pinfold.nri.dispatch.update_sender import NoAnswerError
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet

@@ -13,7 +13,7 @@ import pytest
 
 from pinfold.nri.api import cri_pb2 as api
 from pinfold.nri.dispatch.cri_socket import CriSocket
-from pinfold.nri.dispatch.way import NoAnswerError
+from pinfold.nri.dispatch.update_sender import NoAnswerError
 from pinfold.nri.plugin.cri_socket_paths import AUTO, OFF, find_cri_socket
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.pinning import Pinning

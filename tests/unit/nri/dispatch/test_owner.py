@@ -64,9 +64,16 @@ def test_what_is_answered_is_noted_before_work_that_came_behind_it_is_done(desk:
         noted.append(value)
         return f"{value}, and what waits"
 
-    gate = threading.Event()
-    desk.owner.submit("hold", lambda: gate.wait(5))
-    call = desk.owner.submit("create", lambda: "3-7", in_time=answered)
+    begun, gate = threading.Event(), threading.Event()
+
+    def occupy() -> None:
+        begun.set()
+        gate.wait(5)
+
+    desk.owner.submit("hold", occupy)
+    assert begun.wait(5)
+    call = Turn("create", lambda: "3-7", in_time=answered)
+    assert not desk.owner.hold(call)
     newer = desk.owner.submit("reload", lambda: noted.append("3-6"))
     gate.set()
     assert newer.wait(5) == Done(None)
@@ -87,9 +94,12 @@ def test_a_late_answer_is_never_noted_as_given(desk: Desk) -> None:
         noted.append(value)
         return value
 
-    assert desk.owner.submit("slow", slow, late.append, in_time).wait(0.01) is None
+    call = Turn("slow", slow, late.append, in_time)
+    server = threading.Thread(target=desk.owner.serve, args=(call, 5.0))
+    server.start()
+    assert call.wait(0.01) is None
     gate.set()
-    desk.owner.ask("wait", lambda: None)
+    server.join()
     assert (noted, late) == ([], [3])
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from pinfold.cmd.daemon.hint_sources import find_surroundings
+from pinfold.cmd.daemon.hint_sources import find_hint_sources
 from pinfold.cmd.report.decision_log import DecisionLog
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.api import podresources_pb2 as api
@@ -29,13 +29,12 @@ from pinfold.nri.dispatch.report import (
     Happening,
     HintsMissing,
     Outcome,
-    Tally,
 )
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
-from pinfold.nri.hints.combined_hints import Surroundings
+from pinfold.nri.embedded.embedded_updates import embedded_link
+from pinfold.nri.hints.combined_hints import CombinedHints
 from pinfold.nri.hints.device_hints import DeviceNumber
-from pinfold.nri.hints.hint_finder import Found, HintFinder
+from pinfold.nri.hints.hint_finder import FoundHints, HintFinder
 from pinfold.nri.hints.hint_probe import HintProbe
 from pinfold.nri.hints.kubelet_hints import KubeletHints
 from pinfold.nri.hints.pod_resources import PodResources
@@ -49,6 +48,7 @@ from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sysfs.sysfs_tree import DirectoryTree
+from tests.unit.nri.fault_tally import FaultTally
 from tests.unit.nri.hints.pod_resources_service import serve_pod_resources
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
@@ -141,7 +141,7 @@ class Node:
 
     def __init__(self, finder: HintFinder | None, config: Config) -> None:
         self.runtime = EmbeddedRuntime()
-        self.tally = Tally()
+        self.tally = FaultTally()
         self.happenings: list[Happening] = []
         self.plugin = Plugin(
             Engine(MACHINE, config),
@@ -227,8 +227,8 @@ def running(finder: HintFinder | None, config: Config | None = None) -> Generato
         assert not node.thread.is_alive()
 
 
-def probe(root: Path, host: Host) -> Surroundings:
-    return Surroundings(HintProbe(DirectoryTree(str(root)), host.device_of))
+def probe(root: Path, host: Host) -> CombinedHints:
+    return CombinedHints(HintProbe(DirectoryTree(str(root)), host.device_of))
 
 
 NEAR, ELSEWHERE = "4-7", "1-3"
@@ -339,13 +339,13 @@ class Expectant:
     def looks(self, container: Container, *, with_kubelet: bool) -> bool:
         return with_kubelet
 
-    def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
-        return Found()
+    def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> FoundHints:
+        return FoundHints()
 
     def find_all(
         self, containers: Sequence[Container], *, with_kubelet: bool, seconds: float
-    ) -> Found:
-        return Found()
+    ) -> FoundHints:
+        return FoundHints()
 
 
 def test_a_reload_that_has_the_kubelet_asked_takes_effect_with_the_next_pod() -> None:
@@ -447,11 +447,11 @@ def test_a_controller_that_tells_nonsense_is_one_warning(root: Path, host: Host)
 
 
 def test_a_fault_in_finding_is_told_and_the_container_placed() -> None:
-    class Broken(Surroundings):
+    class Broken(CombinedHints):
         def looks(self, container: Container, *, with_kubelet: bool) -> bool:
             return True
 
-        def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
+        def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> FoundHints:
             raise RuntimeError("a fault")
 
     with running(Broken()) as node:
@@ -460,8 +460,8 @@ def test_a_fault_in_finding_is_told_and_the_container_placed() -> None:
 
 
 def test_nothing_is_looked_for_where_nobody_is_to_be_asked() -> None:
-    class Idle(Surroundings):
-        def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
+    class Idle(CombinedHints):
+        def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> FoundHints:
             raise AssertionError(container.path)
 
     with running(Idle()) as node:
@@ -472,7 +472,7 @@ def test_nothing_is_looked_for_where_nobody_is_to_be_asked() -> None:
 @pytest.mark.parametrize("environment", [{}, {"ENABLE_TEST_APIS": ""}, {"ENABLE_TEST_APIS": "1"}])
 def test_hints_in_annotations_count_where_tests_are_allowed(environment: dict[str, str]) -> None:
     text = "disk: {CPUs: 4-7, Nodes: 1}\nport: {NUMAs: '1'}"
-    with running(find_surroundings(None, environment)) as node:
+    with running(find_hint_sources(None, environment)) as node:
         node.add("neighbour")
         cpus = node.add("c", annotations={TEST_HINTS: text})
         is_allowed = bool(environment.get("ENABLE_TEST_APIS"))
@@ -529,14 +529,14 @@ def fixture_kubelet(path: str) -> Iterator[Kubelet]:
 
 
 @pytest.fixture(name="asking")
-def fixture_asking(path: str) -> Iterator[Surroundings]:
-    surroundings = Surroundings(kubelet=KubeletHints(PodResources(time.monotonic, path)))
+def fixture_asking(path: str) -> Iterator[CombinedHints]:
+    surroundings = CombinedHints(kubelet=KubeletHints(PodResources(time.monotonic, path)))
     yield surroundings
     surroundings.close()
 
 
 def test_the_kubelet_is_asked_when_a_pod_begins_and_its_containers_land_near(
-    kubelet: Kubelet, asking: Surroundings
+    kubelet: Kubelet, asking: CombinedHints
 ) -> None:
     with running(asking, WITH_KUBELET) as node:
         node.run_pod("warm")
@@ -554,7 +554,7 @@ def test_the_kubelet_is_asked_when_a_pod_begins_and_its_containers_land_near(
 
 
 def test_the_kubelet_is_not_asked_unless_the_configuration_says_so(
-    kubelet: Kubelet, asking: Surroundings
+    kubelet: Kubelet, asking: CombinedHints
 ) -> None:
     with running(asking) as node:
         node.add("neighbour")
@@ -564,7 +564,7 @@ def test_the_kubelet_is_not_asked_unless_the_configuration_says_so(
 
 
 def test_the_kubelet_is_asked_once_about_all_that_runs(
-    kubelet: Kubelet, asking: Surroundings
+    kubelet: Kubelet, asking: CombinedHints
 ) -> None:
     node = Node(asking, WITH_KUBELET)
     for name in ("a", "b", "c"):
@@ -583,7 +583,7 @@ def test_the_kubelet_is_asked_once_about_all_that_runs(
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_container_that_starts_again_in_an_adopted_pod_has_its_hints(
-    kubelet: Kubelet, asking: Surroundings, is_late: bool, monkeypatch: pytest.MonkeyPatch
+    kubelet: Kubelet, asking: CombinedHints, is_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = Node(asking, WITH_KUBELET)
     for name in ("neighbour", "c"):
@@ -604,7 +604,7 @@ def test_a_container_that_starts_again_in_an_adopted_pod_has_its_hints(
         node.thread.join(SECONDS)
 
 
-def test_a_node_that_cannot_be_is_one_warning(kubelet: Kubelet, asking: Surroundings) -> None:
+def test_a_node_that_cannot_be_is_one_warning(kubelet: Kubelet, asking: CombinedHints) -> None:
     kubelet.node = 2**40
 
     with running(asking, WITH_KUBELET) as node:
@@ -616,7 +616,7 @@ def test_a_node_that_cannot_be_is_one_warning(kubelet: Kubelet, asking: Surround
 
 
 def test_a_kubelet_that_hangs_keeps_nobody_waiting(
-    kubelet: Kubelet, asking: Surroundings, monkeypatch: pytest.MonkeyPatch
+    kubelet: Kubelet, asking: CombinedHints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pinfold.nri.hints.combined_hints._COLLECT_SECONDS", 0.005)
     kubelet.answers.clear()
@@ -632,7 +632,7 @@ def test_a_kubelet_that_hangs_keeps_nobody_waiting(
 
 
 def test_a_kubelet_that_is_not_there_is_one_line_in_the_log(
-    asking: Surroundings, path: str, caplog: pytest.LogCaptureFixture
+    asking: CombinedHints, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = DecisionLog(logging.getLogger("test"), "runtime")
     with running(asking, WITH_KUBELET) as node:
@@ -655,7 +655,7 @@ def test_the_kubelets_silence_is_told_again_after_an_answer(
         now = 0.0
 
     lister = PodResources(lambda: Clock.now, path)
-    surroundings = Surroundings(kubelet=KubeletHints(lister))
+    surroundings = CombinedHints(kubelet=KubeletHints(lister))
     with running(surroundings, WITH_KUBELET) as node:
         for number, is_answering in enumerate((False, True, False)):
             Clock.now += 60
@@ -671,7 +671,7 @@ def test_the_kubelets_silence_is_told_again_after_an_answer(
 
 
 def test_paths_are_those_below_the_root(root: Path) -> None:
-    surroundings = find_surroundings(str(root), {})
+    surroundings = find_hint_sources(str(root), {})
     with running(surroundings) as node:
         node.add("neighbour")
         assert node.add("c", "/null") == NEAR

@@ -10,16 +10,15 @@ from pinfold.nri.dispatch.report import (
     Answered,
     Happening,
     Outcome,
-    Tally,
 )
-from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import EmbeddedUpdates, kernel_reader
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
 from pinfold.nri.embedded.runtime_dialects import (
     NEWEST,
     Dialect,
 )
-from pinfold.nri.plugin.plugin import FindWay, Plugin, RuntimeLink, Timing
+from pinfold.nri.plugin.plugin import FindSender, Plugin, RuntimeLink, Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
@@ -27,6 +26,7 @@ from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import Container, QosClass, Resources
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
+from tests.unit.nri.fault_tally import FaultTally
 
 MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")
 MEMORY = 8 << 30
@@ -44,18 +44,18 @@ class Node:
         timing: Timing,
         timeout: float = 10.0,
         *,
-        way: FindWay | None = None,
+        way: FindSender | None = None,
         reads_back: bool = True,
     ) -> None:
         self.runtime = EmbeddedRuntime(dialect, timeout)
-        self.tally = Tally()
+        self.tally = FaultTally()
         self.outcomes: Counter[Outcome] = Counter()
         """Of the runtime's calls."""
         self.happenings: list[Happening] = []
         self.policy = policy
         self._link = RuntimeLink(
             connect=self.runtime.connect,
-            find_way=self._way if way is None else way,
+            find_sender=self._way if way is None else way,
             read_back=kernel_reader(self.runtime) if reads_back else None,
         )
         self._timing = timing
@@ -71,8 +71,8 @@ class Node:
         )
         return plugin, threading.Thread(target=plugin.run, name="plugin")
 
-    def _way(self, _runtime: str) -> EmbeddedCri:
-        return EmbeddedCri(self.runtime)
+    def _way(self, _runtime: str) -> EmbeddedUpdates:
+        return EmbeddedUpdates(self.runtime)
 
     def _report(self, happening: Happening) -> None:
         self.tally(happening)
@@ -173,7 +173,7 @@ def running(
     timing: Timing = PATIENT,
     timeout: float = 10.0,
     *,
-    way: FindWay | None = None,
+    way: FindSender | None = None,
     reads_back: bool = True,
 ) -> Generator[Node]:
     policy = policy or Engine(MACHINE, Config())

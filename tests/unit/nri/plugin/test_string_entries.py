@@ -11,9 +11,9 @@ from pinfold.nri.plugin.messages import pod_value
 from pinfold.nri.plugin.string_entries import (
     NAMES_MAX,
     READ_MAX,
-    read_annotations,
+    decode_annotations,
+    decode_labels,
     read_entries,
-    read_labels,
     write_entries,
 )
 from pinfold.policy.rules.container_facts import KUBELET_LABELS
@@ -39,7 +39,7 @@ def test_a_malformed_entry_is_left_out_and_the_others_are_read() -> None:
 
 def test_annotations_for_us_are_found_among_any_number_of_others() -> None:
     others = {f"k{number}": "" for number in range(50_000)}
-    assert read_annotations(write_entries(others | OURS)) == (OURS, 0)
+    assert decode_annotations(write_entries(others | OURS)) == (OURS, 0)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_of_too_many_annotations_that_may_be_ours_none_is_read(
         | dict.fromkeys([f"k{number}" for number in range(others)], "")
     )
     random.Random(1).shuffle(entries)
-    found, unread = read_annotations(entries)
+    found, unread = decode_annotations(entries)
     assert len(found) == read
     assert unread == (0 if read else ours + others)
 
@@ -68,7 +68,7 @@ def test_of_too_many_annotations_that_may_be_ours_none_is_read(
 def test_the_order_of_the_entries_does_not_matter(data: st.DataObject) -> None:
     entries = write_entries({f"k{number}": "" for number in range(READ_MAX)} | OURS)
     split = data.draw(st.integers(0, len(entries)))
-    assert read_annotations(entries[split:] + entries[:split]) == (OURS, 0)
+    assert decode_annotations(entries[split:] + entries[:split]) == (OURS, 0)
 
 
 def test_a_pod_is_told_how_many_annotations_it_has() -> None:
@@ -81,7 +81,7 @@ def test_a_pod_is_told_how_many_annotations_it_has() -> None:
 def test_of_too_many_labels_the_kubelets_and_the_shortest_are_read() -> None:
     kubelets = dict.fromkeys(KUBELET_LABELS, "x")
     many = {f"k{number}": "" for number in range(READ_MAX)}
-    found, left_out = read_labels(write_entries(many | kubelets))
+    found, left_out = decode_labels(write_entries(many | kubelets))
     assert len(found) == LABELS_MAX + len(kubelets)
     assert kubelets.items() <= found.items()
     assert left_out == READ_MAX - LABELS_MAX
@@ -93,7 +93,7 @@ def test_of_too_many_labels_the_kubelets_and_the_shortest_are_read() -> None:
 def test_of_labels_that_look_like_the_kubelets_no_more_are_read_than_of_others() -> None:
     kubelets = dict.fromkeys(KUBELET_LABELS, "x")
     like = {f"io.kubernetes.pod.{number}": "io.kubernetes.pod.uid" for number in range(READ_MAX)}
-    found, left_out = read_labels(write_entries(like | kubelets))
+    found, left_out = decode_labels(write_entries(like | kubelets))
     assert kubelets.items() <= found.items()
     assert len(found) <= LABELS_MAX + len(kubelets)
     assert left_out == len(like | kubelets) - len(found)

@@ -12,9 +12,8 @@ import pytest
 from pinfold.nri.plugin.service import PLUGIN_SERVICE, RUNTIME_SERVICE
 from pinfold.nri.plugin.wire_socket import WireSocket
 from pinfold.nri.wire.connection import Call, Connection, Reply, Role
-from pinfold.nri.wire.mux import encode_message
+from pinfold.nri.wire.mux import WireError, encode_message
 from pinfold.nri.wire.ttrpc import Code, Message, MessageType
-from pinfold.nri.wire.wire_error import WireError
 
 LONG = 5.0
 SEND_SECONDS = 0.3

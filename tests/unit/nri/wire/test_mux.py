@@ -1,7 +1,6 @@
 import pytest
 
-from pinfold.nri.wire.mux import PAYLOAD_MAX_BYTES, Frame, FrameDecoder, encode_message
-from pinfold.nri.wire.wire_error import WireError
+from pinfold.nri.wire.mux import PAYLOAD_MAX_BYTES, Frame, FrameDecoder, WireError, encode_message
 
 
 def frame_sizes(data: bytes) -> list[int]:

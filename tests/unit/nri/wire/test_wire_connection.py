@@ -2,9 +2,8 @@ import pytest
 
 from pinfold.nri.api import ttrpc_pb2
 from pinfold.nri.wire.connection import BadCall, Call, Connection, Reply, Role
-from pinfold.nri.wire.mux import Frame, encode_message
+from pinfold.nri.wire.mux import Frame, WireError, encode_message
 from pinfold.nri.wire.ttrpc import SEND_MAX_BYTES, Code, Message, MessageType
-from pinfold.nri.wire.wire_error import WireError
 
 PLUGIN = "nri.pkg.api.v1alpha1.Plugin"
 RUNTIME = "nri.pkg.api.v1alpha1.Runtime"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from pinfold.cmd.daemon.garbage_collection import Garbage
+from pinfold.cmd.daemon.garbage_collection import GarbageCollector
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.tenants import standing_rules, staying_reason
@@ -50,7 +50,7 @@ class _Counted(Timings):
     ],
 )
 def test_hardly_a_newcomer_costs_more_for_required_rules(size: Size, calls_max: int) -> None:
-    turnover, counted = Turnover(size.with_required_rules, Garbage()), _Counted()
+    turnover, counted = Turnover(size.with_required_rules, GarbageCollector()), _Counted()
     for _ in range(_TURNS):
         turnover.turn(counted)
     assert percentile(counted.cpu, 99) < calls_max

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from pinfold.policy.configuration.check import MACHINE_LABELS
 from pinfold.policy.configuration.config import Amounts, Config, PoolLabels
+from pinfold.policy.configuration.config_faults import MACHINE_LABELS
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.pools.pool_labels import idle_pool_labels, pool_labels

@@ -12,8 +12,8 @@ import pytest
 from pinfold.cmd.daemon.daemon import Daemon
 from pinfold.cmd.kernel.tuner import tuner_below
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
 from pinfold.nri.plugin.plugin import Plugin, Timing
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
