@@ -175,8 +175,9 @@ class Advice(Struct, frozen=True, kw_only=True):
         return request.shared_milli > 0 and self.exclusive <= cpus
 
 
-def _within_bounds(texts: Iterable[str], room: int = _UNMET_CHARACTERS_MAX) -> Iterator[str]:
+def _within_bounds(texts: Iterable[str]) -> Iterator[str]:
     """The first texts; names in them are strangers', and all of them may be saved."""
+    room = _UNMET_CHARACTERS_MAX
     for text in texts:
         room -= len(text)
         if room >= 0 and text.isprintable():

@@ -16,7 +16,7 @@ from ..books.cpu_ledger import Ledger
 from ..books.promises import keeps_promises
 from ..model.container import ContainerId
 from ..model.grant import Grant, Refusal
-from ..model.pinning import Change, Pinning
+from ..model.pinning import Change
 from ..placing.growth import homeless
 from ..placing.judging.restriction import names_text
 from ..placing.placer import Failure
@@ -32,8 +32,6 @@ class PenBefore(Struct, frozen=True):
     pen: Grant
     members: Mapping[ContainerId, Grant]
     """Oldest first."""
-    pinnings: Mapping[ContainerId, Pinning]
-    """What these were told."""
 
 
 class LeftCpus:
@@ -107,13 +105,12 @@ class LeftCpus:
 
     def pen_before(self, container_id: ContainerId) -> PenBefore | None:
         """The pen that a container is in at present; None where it is in none. O(grants)."""
-        ledger, pinner = self._ledger, self._allocator.books.pinner
+        ledger = self._ledger
         grant = ledger.grants.get(container_id)
         if grant is None or grant.pen is None:
             return None
         members = {one: ledger.grants[one] for one in ledger.members(grant.pen)}
-        pinnings = {one: pinner.told(one) or Pinning() for one in members}
-        return PenBefore(ledger.pens[grant.pen], members, pinnings)
+        return PenBefore(ledger.pens[grant.pen], members)
 
     def take_back(self, container_id: ContainerId, had: PenBefore) -> Decision:
         """The decision about one of a pen that all have back what they had; or it stays moved.

@@ -112,7 +112,7 @@ class KeptCpus:
         if not self._on[number]:
             del self._numbers[cpus], self._sets[number], self._on[number]
 
-    def ask(self, cpus: int, count: int = 1) -> None:
+    def ask(self, cpus: int, count: int) -> None:
         """A cpu of these is to be shared, as so many more need it; fewer where it is negative."""
         if self._asking.change(cpus, count):
             self._tidy(cpus & self._partly)

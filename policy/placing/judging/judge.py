@@ -5,10 +5,7 @@ from ...books.ties import is_held, is_tied
 from ...configuration.config import Config
 from ...model.container import Container, ContainerId
 from ...model.request import Request
-from ...rules.podaffinity.rule_set import (
-    NO_PLACEMENT_RULES,
-    PlacementRules,
-)
+from ...rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from .judgement import Judgement
 from .restriction import Restriction
 from .rule_reading import RuleReading
@@ -67,7 +64,7 @@ class Judge:
         found = reading.read(matching, uncounted)
         return None if found.is_silent else found
 
-    def _whole_cores(self, container: Container, request: Request) -> Restriction | None:
+    def _whole_cores(self, container: Container, request: Request) -> Restriction:
         ledger, root = self._books.ledger, self._books.tree.root
         free = ledger.slice(root.id) | ledger.free_isolated[root.id]
         held = ledger.grants.get(container.id)

@@ -115,9 +115,9 @@ class Restriction(Struct, frozen=True, kw_only=True):
                 return bool(cpus & ~domain)
         return bool(self.choices and cpus)
 
-    def dropped(self, available: str = "none") -> Dropped:
+    def dropped(self) -> Dropped:
         """The objection of the rule to a pool."""
-        return Dropped(self.name, self.wanted, available)
+        return Dropped(self.name, self.wanted, "none")
 
 
 def told_once(rules: Iterable[Restriction]) -> tuple[str, ...]:
