@@ -241,5 +241,5 @@ class Adopted(Struct, frozen=True, kw_only=True):
 
     decisions: tuple[Decision, ...]
     changes: tuple[Change, ...]
-    faults: Mapping[ContainerId, Exception] = field(default_factory=dict[ContainerId, Exception])
+    faults: Mapping[ContainerId, Exception]
     """What went wrong with single containers, to be reported; their decisions name it, too."""

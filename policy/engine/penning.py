@@ -79,9 +79,7 @@ class Penning:
             return None
         return pen_by_numbers(container, self.sizes.residents(container), size)
 
-    def place(
-        self, container: Container, classified: Classified, *, runs: bool = False
-    ) -> Decision | None:
+    def place(self, container: Container, classified: Classified, *, runs: bool) -> Decision | None:
         """The grant of a known container in its pen, booked; None where it has none.
 
         A refusal books nothing. No rule between containers refuses one that `runs`.

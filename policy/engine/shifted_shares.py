@@ -280,7 +280,7 @@ class ShiftedShares:
                     self.hold_back(judgement.of_growth(), grant, cpus, is_recalled=True)
 
     def hold_back(
-        self, judgement: Judgement, grant: Grant, cpus: int, *, is_recalled: bool = False
+        self, judgement: Judgement, grant: Grant, cpus: int, *, is_recalled: bool
     ) -> None:
         """Let a container on these cpus, and others, grow only where rules go on holding.
 

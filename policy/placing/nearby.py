@@ -34,7 +34,7 @@ class Nearby:
         cpus: int,
         own: int,
         books: Books,
-        seen: Mapping[ContainerId, int] = NOWHERE,
+        seen: Mapping[ContainerId, int],
     ) -> None:
         """`own`: those of its cpus that nobody else has any more. `seen`: reaches of containers."""
         self._cpus = cpus

@@ -40,7 +40,7 @@ class Placement(Struct, frozen=True, kw_only=True):
 
     booking: Booking
     lineup: Lineup | None = None
-    decided_by: str = ""
+    decided_by: str
     broken: tuple[Restriction, ...] = ()
     """The required rules that do not hold there."""
     weights: Mapping[ContainerId, int] = field(default_factory=dict[ContainerId, int])
@@ -99,7 +99,7 @@ class Placer:
         self,
         request: Request,
         weights: Mapping[ContainerId, int],
-        judgement: Judgement | None = None,
+        judgement: Judgement | None,
         spared: Collection[ContainerId] = (),
     ) -> Placement | Failure:
         """The best grant for a request, or for what it falls back to.

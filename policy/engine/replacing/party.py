@@ -27,7 +27,7 @@ class Party(Struct, frozen=True):
     held: Grant
     """What they hold together."""
     request: Request
-    awaited: Sequence[Container] = ()
+    awaited: Sequence[Container]
     """Containers that come to where they go, once they are there."""
 
     @property
@@ -104,7 +104,7 @@ class Parties:
         return ""
 
     def followers(
-        self, container_id: ContainerId, going: Iterable[ContainerId] = (), *, only_lasting: bool
+        self, container_id: ContainerId, going: Iterable[ContainerId], *, only_lasting: bool
     ) -> Sequence[ContainerId]:
         """Containers that must be with one, are, and may be moved as it may: one of each pen.
 

@@ -28,7 +28,7 @@ from ...placing.judging.rule_look import RuleLook
 from ...placing.placer import Failure, Placement, Placer
 from ...placing.pool_choice import Chooser
 from ..decision import Decision
-from .asked_move import ANYWHERE, AskedMove
+from .asked_move import AskedMove
 from .party import Parties, Party
 
 _MENDED: Final = "it was moved to mend "
@@ -41,9 +41,9 @@ _OUT_OF_THE_WAY: Final = "it was moved out of the way of "
 def plan_replacement(
     party: Party,
     parties: Parties,
-    asked: AskedMove = ANYWHERE,
+    asked: AskedMove,
     *,
-    mends_told: bool = False,
+    mends_told: bool,
 ) -> Placement | Failure:
     """The grant of a party where more of its rules required during execution hold.
 
