@@ -72,6 +72,10 @@ class Ledger:
         """The containers with a grant in a pen, oldest first; none of another id."""
         return self._members.get(pen_id, {}).keys()
 
+    def occupants(self, held_as: ContainerId) -> tuple[ContainerId, ...]:
+        """The containers that have a grant together: those in a pen, else the one of this id."""
+        return tuple(self._members.get(held_as, ())) or (held_as,)
+
     def counted(self, container_id: ContainerId) -> Grant:
         """The grant that is counted for a container or a pen: of a member that of its pen."""
         grant = self._grants.get(container_id)

@@ -158,8 +158,8 @@ class LeftCpus:
             return decision
         cpus = CpuSet(reduce(int.__or__, [one.exclusive.mask for one in left.values()]))
         known = self._allocator.roster.containers
-        members = [self._ledger.members(one) or (one,) for one in left]
-        owners = [known[one] for some in members for one in some if one in known]
+        holders = [one for held_as in left for one in self._ledger.occupants(held_as)]
+        owners = [known[one] for one in holders if one in known]
         # A pen may be none any more, once the configuration is another.
         have = f"{names_text(owners)} has" if owners else "those who were there have"
         reason = f"{refusal.reason}; cpus {cpus} are free once {have} left them"

@@ -289,7 +289,7 @@ class Penning:
         others = [
             (self._roster.containers[one], self._roster.classified[one])
             for each in held
-            for one in self._books.ledger.members(each.container_id) or (each.container_id,)
+            for one in self._books.ledger.occupants(each.container_id)
             if one != container.id
         ]
         return judged_in_pen(((container, classified), *others), self._judge)

@@ -113,13 +113,12 @@ class ShiftedShares:
 
     def _is_beside_others(self, held_as: ContainerId) -> bool:
         """Whether anti-affinity is told not to hold at a container, or at one in a pen."""
-        members = tuple(self._books.ledger.members(held_as)) or (held_as,)
-        return any(map(self._roster.is_beside_others, members))
+        return any(map(self._roster.is_beside_others, self._books.ledger.occupants(held_as)))
 
     def _is_awaited(self, held_as: ContainerId, waiting: _Waiting) -> bool:
         """Whether who has ended, and may be back, wants a container, or one in a pen, with it."""
         containers = self._roster.containers
-        members = tuple(self._books.ledger.members(held_as)) or (held_as,)
+        members = self._books.ledger.occupants(held_as)
         return any(
             rule.term.includes(owner, containers[one]) for owner, rule in waiting for one in members
         )
@@ -184,7 +183,7 @@ class ShiftedShares:
             if self._is_beside_others(held_as):
                 self._beside_others[held_as] = None
                 continue
-            members = tuple(ledger.members(held_as)) or (held_as,)
+            members = ledger.occupants(held_as)
             # Most are narrow for nobody who has ended: of the others it takes long to tell.
             if any([one.is_narrowed(held_as) for one in ended]):
                 if held_as not in told:
@@ -208,7 +207,7 @@ class ShiftedShares:
         for held_as in narrowed_beside(freed, self._books):
             if self._is_beside_others(held_as):
                 continue
-            members = tuple(ledger.members(held_as)) or (held_as,)
+            members = ledger.occupants(held_as)
             self._widen(ledger.counted(held_as), members, self._judgements(members, scenes), freed)
             if changes := self._books.pinner.changes():
                 scenes.clear()

@@ -87,8 +87,7 @@ def reaches(narrowed: Sequence[Grant], ledger: Ledger) -> Mapping[ContainerId, i
     for grant in narrowed:
         cpus = ledger.free_sharable[grant.pool_id] & standing_cpus(grant, ledger)
         cpus |= grant.exclusive.mask
-        members = ledger.members(grant.container_id) or (grant.container_id,)
-        found.update(dict.fromkeys(members, cpus))
+        found.update(dict.fromkeys(ledger.occupants(grant.container_id), cpus))
     return found
 
 

@@ -104,7 +104,7 @@ class PartedOwners:
             held = ledger.counted(owner_id) if owner_id in ledger.grants else None
             if held is None or not (gains or held.beside):
                 continue
-            members = tuple(ledger.members(held.container_id)) or (owner_id,)
+            members = ledger.occupants(held.container_id)
             company = self._company(members, known)
             cpus = reduce(int.__or__, map(self._books.reach, members))
             found = _still_beside(held, cpus, company, self._books.domains, gains=gains)

@@ -267,7 +267,7 @@ class UnmetRules:
     def note_moved(self, container_id: ContainerId) -> None:
         """A container, or all of a pen, may have come out of others' way, see `refresh_moved`."""
         if self._concerns.ids:
-            self._moved.update(self._books.ledger.members(container_id) or (container_id,))
+            self._moved.update(self._books.ledger.occupants(container_id))
 
     def note_left(self, container_id: ContainerId, before: int, look: RuleLook) -> None:
         """Tell whom a container that ran on these cpus has left; see `refresh_moved`."""
