@@ -49,15 +49,7 @@ class Judge:
         pen_id = self._books.pen_around(container.id)
         known = scene or Scene(self._books, pen_id)
         reading = RuleReading(
-            self._books,
-            self._config,
-            container,
-            rules,
-            request,
-            known,
-            known.whereabouts,
-            has_pulls,
-            about_it,
+            self._books, self._config, container, rules, request, known, has_pulls, about_it
         )
         if cores is not None:
             (reading.own if pen_id is None else reading.inside).append(cores)
