@@ -3,7 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from ...model.container import Container, ContainerId
-from ...placing.judging.restriction import TOLD_MAX, Restriction, together_text, with_one_named
+from ...placing.judging.restriction import (
+    TOLD_MAX,
+    Restriction,
+    together_text,
+    told_rule,
+    with_one_named,
+)
 from ..decision import with_unmet
 from ..roster import Roster
 from .concerns import Concerns
@@ -41,9 +47,7 @@ def _with_one_more(
     And whether that is sure: else the owner has to be looked at. `path`: the container's. `is_new`:
     it stood in the owner's way in no rule before.
     """
-    texts = dict[str, str]()
-    for text in told:
-        texts[text.rpartition(": ")[0]] = text
+    texts = {told_rule(text): text for text in told}
     is_sure = len(texts) == len(told)
     for one in rules:
         name, found = one.name, None

@@ -128,7 +128,7 @@ def told_once(rules: Iterable[Restriction]) -> tuple[str, ...]:
     found: dict[str, Restriction] = {}
     for one in rules:
         found[one.unmet_text] = one
-    names = {text.rpartition(": ")[0] for text in found}
+    names = set(map(told_rule, found))
     if len(names) < len(found):
         by_name: dict[str, Restriction] = {}
         for one in found.values():
@@ -209,9 +209,19 @@ def together_text(level: Level, others: str) -> str:
     return f"{_TOGETHER}{level_noun(level)} with {others}"
 
 
+def told_rule(unmet_text: str) -> str:
+    """The rule and its owner in an `unmet_text`: the reason differs from day to day."""
+    return unmet_text.rpartition(": ")[0]
+
+
+def told_reason(unmet_text: str) -> str:
+    """The reason in an `unmet_text`, without the rule."""
+    return unmet_text.rpartition(": ")[2]
+
+
 def is_about_others(unmet_text: str) -> bool:
     """Whether a text tells of a rule that others stand in the way of."""
-    return unmet_text.rpartition(": ")[2].startswith(_TOGETHER)
+    return told_reason(unmet_text).startswith(_TOGETHER)
 
 
 def names_text(containers: Sequence[Container]) -> str:
@@ -226,7 +236,7 @@ def with_one_named(text: str, path: str, *, is_new: bool) -> str | None:
 
     None where it may be among those that are not named: as it is not `is_new`, or by its path.
     """
-    reason = text.rpartition(": ")[2]
+    reason = told_reason(text)
     if counted := _AND_MORE.search(text):
         # Where fewer are named, the last of them is called so. As a rule it is one more of a crowd.
         is_number = reason.count(", ") == _NAMES_SHOWN - 1
