@@ -3,13 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ...model.container import Container, ContainerId
-from ...placing.judging.restriction import (
-    TOLD_MAX,
-    Restriction,
-    together_text,
-    told_rule,
-    with_one_named,
-)
+from ...placing.judging.restriction import TOLD_MAX, Restriction, together_text, with_one_named
 from ..decision import with_unmet
 from ..roster import Roster
 from .concerns import Concerns
@@ -47,7 +41,8 @@ def _with_one_more(
     And whether that is sure: else the owner has to be looked at. `path`: the container's. `is_new`:
     it stood in the owner's way in no rule before.
     """
-    texts = {told_rule(text): text for text in told}
+    # They are many in a crowd: `told_rule` would be a call for each.
+    texts = {text.rpartition(": ")[0]: text for text in told}
     is_sure = len(texts) == len(told)
     for one in rules:
         name, found = one.name, None

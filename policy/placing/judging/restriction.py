@@ -128,7 +128,7 @@ def told_once(rules: Iterable[Restriction]) -> tuple[str, ...]:
     found: dict[str, Restriction] = {}
     for one in rules:
         found[one.unmet_text] = one
-    names = set(map(told_rule, found))
+    names = {text.rpartition(": ")[0] for text in found}
     if len(names) < len(found):
         by_name: dict[str, Restriction] = {}
         for one in found.values():
@@ -236,7 +236,7 @@ def with_one_named(text: str, path: str, *, is_new: bool) -> str | None:
 
     None where it may be among those that are not named: as it is not `is_new`, or by its path.
     """
-    reason = told_reason(text)
+    reason = text.rpartition(": ")[2]
     if counted := _AND_MORE.search(text):
         # Where fewer are named, the last of them is called so. As a rule it is one more of a crowd.
         is_number = reason.count(", ") == _NAMES_SHOWN - 1
