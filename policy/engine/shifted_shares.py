@@ -15,6 +15,7 @@ from ..model.request import CpuType
 from ..placing.growth import held_back, kept_where_lent
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
+from ..placing.judging.rule_look import EFFORT_OF_ONE
 from ..placing.judging.scene import Scene
 from ..placing.openings.crowds import standing_cpus
 from ..placing.openings.narrowing import may_make_way
@@ -34,8 +35,6 @@ from .advice import Advice
 from .roster import Roster
 from .unmet.parted_owners import PartedOwners
 
-_EFFORT_OF_ONE: Final = 8
-"""Beside one for each rule that is read."""
 _EFFORT_OF_TELLING: Final = 2
 """Whether one would make way again."""
 _TOLD_TOGETHER: Final = 16
@@ -193,7 +192,7 @@ class ShiftedShares:
                 if not told[held_as]:
                     continue
             judgements = self._judgements(members, scenes)
-            effort += _EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
+            effort += EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
             if self._widen(grant, members, judgements, before=before):
                 # They are told later: till then others know nothing of what these got.
                 before |= dict.fromkeys(members, ledger.counted(held_as))
