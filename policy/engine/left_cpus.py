@@ -124,8 +124,8 @@ class LeftCpus:
         others = allocator.books.without(pen_id).ledger
         if not is_same or not keeps_promises(replace(had.pen, memory=NO_NODES), others):
             held = ledger.grants[container_id]
-            refusal = Refusal(reason=f"{pen_id} cannot have back what it left")
-            return left_as_it_was(held, Failure(refusal=refusal), allocator.books, ())
+            failure = Failure.of(f"{pen_id} cannot have back what it left")
+            return left_as_it_was(held, failure, allocator.books, ())
         look = allocator.unmet.look()
         allocator.unmet.note_displaced(one for one in had.members if one != container_id)
         back = partial(self._back_in, had, container_id)

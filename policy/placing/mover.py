@@ -33,7 +33,7 @@ class Mover:
         It is refused where it would take the last cpu of containers that asked for none.
         """
         if objection := immovable(held, request):
-            return _failure(objection)
+            return Failure.of(objection)
         ledger = self._ledger.copy()
         ledger.drop(held.container_id)
         exclusive = self._cpus(held, request, pool_id, ledger)
@@ -44,7 +44,7 @@ class Mover:
         if isinstance(offer, Refusal):
             return Failure(refusal=offer)
         if offer.moves:
-            return _failure(f"memory: others would have to leave nodes {offer.zone}")
+            return Failure.of(f"memory: others would have to leave nodes {offer.zone}")
         grant = replace(
             held,
             pool_id=pool_id,
@@ -64,19 +64,19 @@ class Mover:
         left = max(room.shared_milli[pool_id] - 1000 * count, 0)
         wanted = held.shared_milli if count else max(held.shared_milli, 1)
         if left < wanted:
-            return _failure(f"{name}: shared CPU: wanted {wanted}m, available {left}m")
+            return Failure.of(f"{name}: shared CPU: wanted {wanted}m, available {left}m")
         spare, is_plain = ledger.spare_cpus, ledger.narrowed.is_empty
         shared = ledger.free_sharable[pool_id]
         milli = held.shared_milli
         if milli and not is_plain and (left := spare.grantable(shared, count, milli)) < milli:
-            return _failure(f"{name}: shared CPU: wanted {milli}m, available {left}m")
+            return Failure.of(f"{name}: shared CPU: wanted {milli}m, available {left}m")
         if not count:
             return held.exclusive
         sliceable = room.sliceable[pool_id]
         if not is_plain:
             sliceable = min(sliceable, spare.takeable(shared, count).bit_count())
         if sliceable < count:
-            return _failure(f"{name}: exclusive CPUs: wanted {count}, available {sliceable}")
+            return Failure.of(f"{name}: exclusive CPUs: wanted {count}, available {sliceable}")
         free = ledger.slice(pool_id)
         if request.whole_cores:
             free &= idle_cores(self._picker.cores, self._tree.root.cpus.mask, free)
@@ -87,7 +87,7 @@ class Mover:
                 free &= idle_cores(self._picker.cores, self._tree.root.cpus.mask, free)
             picked = self._pick(free, count, request)
         if picked is None:
-            return _failure(f"{name}: {count} exclusive CPUs that suit it are not free")
+            return Failure.of(f"{name}: {count} exclusive CPUs that suit it are not free")
         return CpuSet(picked)
 
     def _pick(self, free: int, count: int, request: Request) -> int | None:
@@ -119,7 +119,3 @@ def bound_to_place(held: Grant, request: Request) -> str:
     if request.hugepage_bytes:
         return "its huge pages are where they are"
     return ""
-
-
-def _failure(reason: str) -> Failure:
-    return Failure(refusal=Refusal(reason=reason))

@@ -59,6 +59,11 @@ class Failure(Struct, frozen=True, kw_only=True):
     refusal: Refusal
     lineup: Lineup | None = None
 
+    @classmethod
+    def of(cls, reason: str) -> "Failure":
+        """The failure for a reason, without pools to show."""
+        return cls(refusal=Refusal(reason=reason))
+
     def because_of(self, *reasons: str) -> "Failure":
         """The failure with more to say of why; empty reasons are left out."""
         reason = " — ".join([self.refusal.reason, *filter(None, reasons)])
@@ -314,12 +319,11 @@ class Placer:
         if objection is None and request.cpu_type is CpuType.RESERVED:
             objection = reserved_objection(request, self._tree.root.reserved)
         if objection is not None:
-            return Failure(refusal=Refusal(reason=f"{self._tree.root.name}: {objection}"))
+            return Failure.of(f"{self._tree.root.name}: {objection}")
         broken = self._broken_at_root(request, judgement)
         insisting = [one for one in broken if one.is_own and not one.can_break]
         if insisting and request.cpu_type is not CpuType.PRESERVE:
-            reason = f"{self._tree.root.name}: {insisting[0].dropped()}"
-            failure = Failure(refusal=Refusal(reason=reason))
+            failure = Failure.of(f"{self._tree.root.name}: {insisting[0].dropped()}")
             departure = self._departure_at_root(request, judgement)
             return failure if departure is None else failure.because_of(departure.text)
         offer = memory.offer(root)

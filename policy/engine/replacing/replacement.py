@@ -55,12 +55,12 @@ def plan_replacement(
     held, request = party.held, party.request
     wanted_pool = asked.pool_id
     if objection := parties.objection(party):
-        return _failure(objection)
+        return Failure.of(objection)
     without = books.without(held.container_id)
     judge = Judge(without, _drawing(books.config) if mends_told else books.config)
     judgement = _judgement(party, judge)
     if judgement is None:
-        return _failure("no rule says where it is")
+        return Failure.of("no rule says where it is")
     here = parties.presence(party)
     unmet_of: UnmetOf = roster.unmet_of if mends_told else lambda _: ()
     missed = missed_companions(party.containers, here, books, unmet_of) if mends_told else ()
@@ -72,7 +72,7 @@ def plan_replacement(
     told = [text for one in party.members for text in unmet_of(one)]
     sought = _sought(before, told, unmet_of)
     if wanted_pool is not None and not (told or sought or missed):
-        return _failure("required rules hold it where it is")
+        return Failure.of("required rules hold it where it is")
 
     def plan(rules: Judgement, *, advises: bool = True) -> Placement | Failure | None:
         """The placement by some rules; None where it mends nothing, or breaks something."""
@@ -100,7 +100,7 @@ def plan_replacement(
         if isinstance(placement, Placement):
             found = placement.booking.grant.pool_id
             if found != wanted_pool:
-                return _failure(f"its rules would hold in {books.tree.pools[found].name} by now")
+                return Failure.of(f"its rules would hold in {books.tree.pools[found].name} by now")
     if isinstance(placement, Failure):
         return placement
     if placement is None:
@@ -109,7 +109,7 @@ def plan_replacement(
         return _nowhere_better(unmet, obstacles(sought, relaxed, books.tree))
     grant = placement.booking.grant
     if harm := _harm(party, grant, parties, lasting_follow=not mends_told):
-        return _failure(harm)
+        return Failure.of(harm)
     wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
     offer = books.memory.offer(wanted, replaces=held.container_id)
     if isinstance(offer, Refusal):
@@ -128,7 +128,7 @@ def _nowhere_better(unmet: Sequence[str], others: Sequence[Restriction]) -> Fail
     reasons = "; ".join(unmet)
     if kept := wants_text(others):
         reasons += f"; where that would hold others do not: {kept}"
-    return _failure(f"no place is better: {reasons or _HOLDS}")
+    return Failure.of(f"no place is better: {reasons or _HOLDS}")
 
 
 def _sought(
@@ -241,7 +241,7 @@ def _weights(party: Party, books: Books) -> Mapping[ContainerId, int]:
 
 def _with_memory(placement: Placement, offer: Offer, decided_by: str) -> Placement | Failure:
     if offer.moves:
-        return _failure(f"memory: others would have to leave nodes {offer.zone}")
+        return Failure.of(f"memory: others would have to leave nodes {offer.zone}")
     booking = placement.booking
     grant = replace(booking.grant, memory=offer.zone)
     return replace(
@@ -271,7 +271,3 @@ def _presence_after(grant: Grant, books: Books) -> int:
         shared = books.ledger.share(grant.pool_id)
         cpus |= shared if grant.within is None else shared & grant.within.mask
     return cpus
-
-
-def _failure(reason: str) -> Failure:
-    return Failure(refusal=Refusal(reason=reason))
