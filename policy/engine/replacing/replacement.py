@@ -11,10 +11,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from ....topology.sets.cpuset import NO_CPUS, CpuSet
+from ...books.booking import Booking
 from ...books.books import Books
 from ...books.missed_companions import UnmetOf, missed_companions
 from ...configuration.config import Config
-from ...memory.offers import Offer
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId, Refusal
 from ...pens.pen_slices import rest_of
@@ -25,6 +25,7 @@ from ...placing.judging.near_blockers import NearBlockers
 from ...placing.judging.obstacles import obstacles
 from ...placing.judging.restriction import TOLD_MAX, Restriction, names_text, wants_text
 from ...placing.judging.rule_look import RuleLook
+from ...placing.mover import memory_elsewhere
 from ...placing.placer import Failure, Placement, Placer
 from ...placing.pool_choice import Chooser
 from ..decision import Decision
@@ -110,11 +111,13 @@ def plan_replacement(
     grant = placement.booking.grant
     if harm := _harm(party, grant, parties, lasting_follow=not mends_told):
         return Failure.of(harm)
-    wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
-    offer = books.memory.offer(wanted, replaces=held.container_id)
-    if isinstance(offer, Refusal):
-        return Failure(refusal=offer)
-    return _with_memory(placement, offer, asked.decided_by)
+    offer = memory_elsewhere(held.container_id, request, grant.pool_id, books)
+    if isinstance(offer, Failure):
+        return offer
+    booking = Booking(
+        grant=replace(grant, memory=offer.zone), offer=offer, lifted=placement.booking.lifted
+    )
+    return replace(placement, booking=booking, decided_by=asked.decided_by)
 
 
 def _drawing(config: Config) -> Config:
@@ -237,18 +240,6 @@ def _weights(party: Party, books: Books) -> Mapping[ContainerId, int]:
             if other not in party.members:
                 found[other] = found.get(other, 0) + weight
     return found
-
-
-def _with_memory(placement: Placement, offer: Offer, decided_by: str) -> Placement | Failure:
-    if offer.moves:
-        return Failure.of(f"memory: others would have to leave nodes {offer.zone}")
-    booking = placement.booking
-    grant = replace(booking.grant, memory=offer.zone)
-    return replace(
-        placement,
-        booking=replace(booking, grant=grant, offer=offer),
-        decided_by=decided_by,
-    )
 
 
 def _harm(party: Party, grant: Grant, parties: Parties, *, lasting_follow: bool) -> str:
