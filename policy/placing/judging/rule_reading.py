@@ -300,7 +300,7 @@ class RuleReading(Struct):
     def _read_standing(
         self, matching: Sequence[StandingRule], pulls: Pulls
     ) -> tuple[tuple[Barrier, ...], tuple[Barrier, ...]]:
-        """What blocks the newcomer, and what would if it were not exempt."""
+        """Barriers that block the newcomer, and those that would if it were not exempt."""
         barriers: list[Barrier] = []
         mates = self.scene.whereabouts.mates
         if len(matching) > _FEW_RULES:

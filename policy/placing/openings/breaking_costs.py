@@ -231,7 +231,7 @@ class BreakingCosts:
         return cost
 
     def _sure_at(self, level: Level | None) -> tuple[int, Sequence[tuple[int, int, int]]]:
-        """What it costs to be in two domains of a level, and the other rules.
+        """The cost of two domains of a level, and the other rules.
 
         Of each the place if it counts only where it is broken, the cpus where it is, its cost.
         """
