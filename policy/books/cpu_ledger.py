@@ -43,7 +43,8 @@ class Ledger:
         if not tree.root.reserved:
             # Somebody may come who asks for nothing: without reserved cpus the last one is theirs.
             self._zero_requests[-1] = 1
-        self._neighbours = {kind: [0] * len(pools) for kind in CpuType}
+        self.neighbours = [0] * len(pools)
+        """By pool id the number of grants of normal cpus in exactly each, without pens."""
         self._reserved_milli = 0
         self._grants = HeldGrants()
         self.grants: Mapping[ContainerId, Grant] = self._grants
@@ -71,16 +72,16 @@ class Ledger:
         """The containers with a grant in a pen, oldest first; none of another id."""
         return self._members.get(pen_id, {}).keys()
 
+    def occupants(self, held_as: ContainerId) -> tuple[ContainerId, ...]:
+        """The containers that have a grant together: those in a pen, else the one of this id."""
+        return tuple(self._members.get(held_as, ())) or (held_as,)
+
     def counted(self, container_id: ContainerId) -> Grant:
         """The grant that is counted for a container or a pen: of a member that of its pen."""
         grant = self._grants.get(container_id)
         if grant is None:
             return self._pens[container_id]
         return grant if grant.pen is None else self._pens[grant.pen]
-
-    def neighbours(self, cpu_type: CpuType) -> list[int]:
-        """Number of grants of a type in exactly each pool."""
-        return self._neighbours[cpu_type]
 
     def sharing(self, pool_id: PoolId) -> Mapping[ContainerId, Grant]:
         """The grants with a shared part in exactly this pool, pens among them."""
@@ -185,8 +186,7 @@ class Ledger:
 
     @property
     def _sums(self) -> Owed:
-        sums = self._free_count, self._shared_milli, self._zero_requests
-        return Owed(self.free_sharable, *sums)
+        return Owed(self.free_sharable, self._free_count, self._shared_milli, self._zero_requests)
 
     def without_share(self, grant: Grant) -> "Ledger":
         """A ledger to ask, never to change, where a grant has given back its shared part."""
@@ -207,7 +207,7 @@ class Ledger:
         ledger._free_count = list(self._free_count)
         ledger._shared_milli = list(self._shared_milli)
         ledger._zero_requests = list(self._zero_requests)
-        ledger._neighbours = {kind: list(counts) for kind, counts in self._neighbours.items()}
+        ledger.neighbours = list(self.neighbours)
         ledger.grants = ledger._grants = self._grants.copy()
         ledger.pens = ledger._pens = self._pens.copy()
         ledger._members = {pen: dict(members) for pen, members in self._members.items()}
@@ -329,8 +329,9 @@ class Ledger:
             self._grants.exchange(one.container_id, own)
 
     def _book(self, grant: Grant, sign: int) -> None:
-        self._neighbours[grant.cpu_type][grant.pool_id] += sign
-        if grant.cpu_type is CpuType.RESERVED:
+        if grant.cpu_type is CpuType.NORMAL:
+            self.neighbours[grant.pool_id] += sign
+        elif grant.cpu_type is CpuType.RESERVED:
             self._reserved_milli += sign * grant.shared_milli
             return
         if not grant.has_shared_part:
@@ -382,7 +383,7 @@ class Ledger:
         assert (fresh._grants, fresh._reserved_milli) == (self._grants, self._reserved_milli)
         assert self._members.keys() == self._pens.keys()
         assert (fresh.free_sharable, fresh.owed) == (self.free_sharable, self.owed)
-        assert (fresh.free_isolated, fresh._neighbours) == (self.free_isolated, self._neighbours)
+        assert (fresh.free_isolated, fresh.neighbours) == (self.free_isolated, self.neighbours)
         assert (fresh._free_count, fresh._shared_milli) == (self._free_count, self._shared_milli)
         assert (fresh._zero_requests, fresh.room) == (self._zero_requests, self.room)
         self._slices.check(fresh._sums)

@@ -74,10 +74,8 @@ class ToldSoFar(NamedTuple):
 class Pinner:
     """Turns grants into pinnings, and remembers what the kernel was told about each container."""
 
-    def __init__(
-        self, ledger: Ledger, config: Config, cores: CpuBlocks, idle: IdleCpus | None = None
-    ) -> None:
-        """`cores`: the online threads of every core. Without `idle` nobody uses idle cpus."""
+    def __init__(self, ledger: Ledger, config: Config, cores: CpuBlocks, idle: IdleCpus) -> None:
+        """`cores`: the online threads of every core."""
         self._ledger = ledger
         self._idle = idle
         self._widened: dict[tuple[PoolId, Level, bool], CpuSet] = {}
@@ -137,15 +135,14 @@ class Pinner:
     def note(self, container_id: ContainerId, pinning: Pinning) -> None:
         """The kernel has been told this."""
         self._told[container_id] = pinning
-        if self._idle is not None and container_id in self._ledger.grants:
+        if container_id in self._ledger.grants:
             self._idle.know(self._ledger.grants[container_id])
 
     def forget(self, container_id: ContainerId) -> None:
         """The container is gone, or holds nothing."""
         self._told.pop(container_id, None)
         self._marked.pop(container_id, None)
-        if self._idle is not None:
-            self._idle.forget(container_id)
+        self._idle.forget(container_id)
 
     def mark(self, container_id: ContainerId) -> None:
         """A container's pinning may differ by more than the shared cpus of its pool."""
@@ -161,7 +158,7 @@ class Pinner:
         refreshed = self._refresh()
         for pool_id in refreshed:
             concerned |= dict.fromkeys(self._ledger.sharing(pool_id))
-        if refreshed and self._idle is not None:
+        if refreshed:
             concerned |= dict.fromkeys(self._idle.users)
         if not concerned:
             return ()
@@ -284,7 +281,7 @@ class Pinner:
     def _cpus_of(self, grant: Grant) -> CpuSet | None:
         """The cpus that a grant stands for, and the idle ones that its container may use."""
         cpus = self._cpus.of(grant)
-        if self._idle is None or grant.idle_level is None or cpus is None:
+        if grant.idle_level is None or cpus is None:
             return cpus
         level = self._idle.level_of(grant)
         if level is None:

@@ -69,21 +69,11 @@ class Advice(Struct, frozen=True, kw_only=True):
         pool: Pool,
         unmet: Iterable[str] = (),
         pod_size: Resources | None = None,
-        labels: Mapping[str, str] | None = None,
-        usable: CpuSet | None = None,
-        reserved: CpuSet | None = None,
-        beside: tuple[CpuSet, ...] | None = None,
-        pen: CpuSet = NO_CPUS,
         cpu_request_milli: int | None = None,
-        stuck: CpuSet = NO_CPUS,
-        meant: CpuSet | None = None,
-        leaving: CpuSet = NO_CPUS,
     ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules.
 
-        `pen`: the cpus of its pen. `cpu_request_milli`: what its container asks for. `stuck`: the
-        cpus on which it is stuck, `meant`: and those that it was told. `leaving`: those it is to
-        leave.
+        `cpu_request_milli`: what its container asks for.
         """
         texts = tuple(unmet)
         remembered = tuple(_within_bounds(texts))
@@ -97,16 +87,8 @@ class Advice(Struct, frozen=True, kw_only=True):
             is_unmet_cut=remembered != texts,
             is_penned=grant.pen is not None,
             rest=grant.rest,
-            pen=pen,
             cpu_request_milli=cpu_request_milli,
             pod_size=pod_size,
-            labels=labels,
-            usable=usable,
-            reserved=reserved,
-            beside=beside,
-            stuck=stuck,
-            meant=meant,
-            leaving=leaving,
         )
 
     def knows_beside(self, grant: Grant, pool: Pool, usable: CpuSet) -> bool:
@@ -175,8 +157,9 @@ class Advice(Struct, frozen=True, kw_only=True):
         return request.shared_milli > 0 and self.exclusive <= cpus
 
 
-def _within_bounds(texts: Iterable[str], room: int = _UNMET_CHARACTERS_MAX) -> Iterator[str]:
+def _within_bounds(texts: Iterable[str]) -> Iterator[str]:
     """The first texts; names in them are strangers', and all of them may be saved."""
+    room = _UNMET_CHARACTERS_MAX
     for text in texts:
         room -= len(text)
         if room >= 0 and text.isprintable():

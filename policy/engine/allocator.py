@@ -28,7 +28,7 @@ from .heeded_resize import heeded_resize
 from .homecoming import Homecoming
 from .pen_resizer import PenResizer
 from .penning import Penning
-from .replacing.asked_move import ANYWHERE, AskedMove
+from .replacing.asked_move import AskedMove
 from .replacing.party import Parties
 from .replacing.replacement import nothing_to_move, plan_replacement, relocated
 from .restoring.restoration import snapshot_of
@@ -232,7 +232,7 @@ class Allocator:
         return self._change(placement, classified, self.unmet.look())
 
     def place_anew(
-        self, container_id: ContainerId, asked: AskedMove = ANYWHERE, *, mends_told: bool = False
+        self, container_id: ContainerId, asked: AskedMove, *, mends_told: bool
     ) -> Decision:
         """Another place where rules of a container hold, with its pen; a refusal moves nobody."""
         if (held := self.books.ledger.grants.get(container_id)) is None:

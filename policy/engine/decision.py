@@ -14,7 +14,7 @@ from ..configuration.config import SchedulingClass
 from ..model.container import Container, ContainerId
 from ..model.grant import Dropped, Grant, Refusal
 from ..model.pinning import Change, Pinning, changed
-from ..placing.judging.restriction import TOLD_MAX
+from ..placing.judging.restriction import TOLD_MAX, told_rule
 from ..placing.judging.unmet_texts import joined
 from ..placing.lineup import Lineup
 from ..placing.placer import Failure, Placement
@@ -131,11 +131,8 @@ def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
 
 
 def rule_names(unmet: Iterable[str]) -> tuple[str, ...]:
-    """The rules and their owners in texts of unmet rules, without why they do not hold.
-
-    That differs from day to day.
-    """
-    return tuple(text.rpartition(": ")[0] for text in unmet)
+    """The rules and their owners in texts of unmet rules, without why they do not hold."""
+    return tuple(map(told_rule, unmet))
 
 
 def unmet_rule_names(decisions: Iterable[Decision]) -> dict[str, None]:
@@ -241,5 +238,5 @@ class Adopted(Struct, frozen=True, kw_only=True):
 
     decisions: tuple[Decision, ...]
     changes: tuple[Change, ...]
-    faults: Mapping[ContainerId, Exception] = field(default_factory=dict[ContainerId, Exception])
+    faults: Mapping[ContainerId, Exception]
     """What went wrong with single containers, to be reported; their decisions name it, too."""

@@ -16,7 +16,7 @@ from ..books.cpu_ledger import Ledger
 from ..books.promises import keeps_promises
 from ..model.container import ContainerId
 from ..model.grant import Grant, Refusal
-from ..model.pinning import Change, Pinning
+from ..model.pinning import Change
 from ..placing.growth import homeless
 from ..placing.judging.restriction import names_text
 from ..placing.placer import Failure
@@ -32,8 +32,6 @@ class PenBefore(Struct, frozen=True):
     pen: Grant
     members: Mapping[ContainerId, Grant]
     """Oldest first."""
-    pinnings: Mapping[ContainerId, Pinning]
-    """What these were told."""
 
 
 class LeftCpus:
@@ -107,13 +105,12 @@ class LeftCpus:
 
     def pen_before(self, container_id: ContainerId) -> PenBefore | None:
         """The pen that a container is in at present; None where it is in none. O(grants)."""
-        ledger, pinner = self._ledger, self._allocator.books.pinner
+        ledger = self._ledger
         grant = ledger.grants.get(container_id)
         if grant is None or grant.pen is None:
             return None
         members = {one: ledger.grants[one] for one in ledger.members(grant.pen)}
-        pinnings = {one: pinner.told(one) or Pinning() for one in members}
-        return PenBefore(ledger.pens[grant.pen], members, pinnings)
+        return PenBefore(ledger.pens[grant.pen], members)
 
     def take_back(self, container_id: ContainerId, had: PenBefore) -> Decision:
         """The decision about one of a pen that all have back what they had; or it stays moved.
@@ -127,8 +124,8 @@ class LeftCpus:
         others = allocator.books.without(pen_id).ledger
         if not is_same or not keeps_promises(replace(had.pen, memory=NO_NODES), others):
             held = ledger.grants[container_id]
-            refusal = Refusal(reason=f"{pen_id} cannot have back what it left")
-            return left_as_it_was(held, Failure(refusal=refusal), allocator.books, ())
+            failure = Failure.of(f"{pen_id} cannot have back what it left")
+            return left_as_it_was(held, failure, allocator.books, ())
         look = allocator.unmet.look()
         allocator.unmet.note_displaced(one for one in had.members if one != container_id)
         back = partial(self._back_in, had, container_id)
@@ -161,8 +158,8 @@ class LeftCpus:
             return decision
         cpus = CpuSet(reduce(int.__or__, [one.exclusive.mask for one in left.values()]))
         known = self._allocator.roster.containers
-        members = [self._ledger.members(one) or (one,) for one in left]
-        owners = [known[one] for some in members for one in some if one in known]
+        holders = [one for held_as in left for one in self._ledger.occupants(held_as)]
+        owners = [known[one] for one in holders if one in known]
         # A pen may be none any more, once the configuration is another.
         have = f"{names_text(owners)} has" if owners else "those who were there have"
         reason = f"{refusal.reason}; cpus {cpus} are free once {have} left them"

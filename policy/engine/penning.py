@@ -79,9 +79,7 @@ class Penning:
             return None
         return pen_by_numbers(container, self.sizes.residents(container), size)
 
-    def place(
-        self, container: Container, classified: Classified, *, runs: bool = False
-    ) -> Decision | None:
+    def place(self, container: Container, classified: Classified, *, runs: bool) -> Decision | None:
         """The grant of a known container in its pen, booked; None where it has none.
 
         A refusal books nothing. No rule between containers refuses one that `runs`.
@@ -291,7 +289,7 @@ class Penning:
         others = [
             (self._roster.containers[one], self._roster.classified[one])
             for each in held
-            for one in self._books.ledger.members(each.container_id) or (each.container_id,)
+            for one in self._books.ledger.occupants(each.container_id)
             if one != container.id
         ]
         return judged_in_pen(((container, classified), *others), self._judge)

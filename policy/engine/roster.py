@@ -139,7 +139,7 @@ class Roster:
         """Remember the places of instances before, as an older roster does."""
         self._last_places.update(older._last_places)
 
-    def forget_places(self, pod_uid: str | None = None) -> None:
+    def forget_places(self, pod_uid: str | None) -> None:
         """Forget the places of instances before, of one pod or all: who comes next chooses anew."""
         if pod_uid is None:
             self._last_places.clear()

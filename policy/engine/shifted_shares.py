@@ -15,6 +15,7 @@ from ..model.request import CpuType
 from ..placing.growth import held_back, kept_where_lent
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
+from ..placing.judging.rule_look import EFFORT_OF_ONE
 from ..placing.judging.scene import Scene
 from ..placing.openings.crowds import standing_cpus
 from ..placing.openings.narrowing import may_make_way
@@ -34,8 +35,6 @@ from .advice import Advice
 from .roster import Roster
 from .unmet.parted_owners import PartedOwners
 
-_EFFORT_OF_ONE: Final = 8
-"""Beside one for each rule that is read."""
 _EFFORT_OF_TELLING: Final = 2
 """Whether one would make way again."""
 _TOLD_TOGETHER: Final = 16
@@ -113,13 +112,12 @@ class ShiftedShares:
 
     def _is_beside_others(self, held_as: ContainerId) -> bool:
         """Whether anti-affinity is told not to hold at a container, or at one in a pen."""
-        members = tuple(self._books.ledger.members(held_as)) or (held_as,)
-        return any(map(self._roster.is_beside_others, members))
+        return any(map(self._roster.is_beside_others, self._books.ledger.occupants(held_as)))
 
     def _is_awaited(self, held_as: ContainerId, waiting: _Waiting) -> bool:
         """Whether who has ended, and may be back, wants a container, or one in a pen, with it."""
         containers = self._roster.containers
-        members = tuple(self._books.ledger.members(held_as)) or (held_as,)
+        members = self._books.ledger.occupants(held_as)
         return any(
             rule.term.includes(owner, containers[one]) for owner, rule in waiting for one in members
         )
@@ -184,7 +182,7 @@ class ShiftedShares:
             if self._is_beside_others(held_as):
                 self._beside_others[held_as] = None
                 continue
-            members = tuple(ledger.members(held_as)) or (held_as,)
+            members = ledger.occupants(held_as)
             # Most are narrow for nobody who has ended: of the others it takes long to tell.
             if any([one.is_narrowed(held_as) for one in ended]):
                 if held_as not in told:
@@ -194,7 +192,7 @@ class ShiftedShares:
                 if not told[held_as]:
                     continue
             judgements = self._judgements(members, scenes)
-            effort += _EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
+            effort += EFFORT_OF_ONE * len(members) + sum(one.effort for one in judgements)
             if self._widen(grant, members, judgements, before=before):
                 # They are told later: till then others know nothing of what these got.
                 before |= dict.fromkeys(members, ledger.counted(held_as))
@@ -208,7 +206,7 @@ class ShiftedShares:
         for held_as in narrowed_beside(freed, self._books):
             if self._is_beside_others(held_as):
                 continue
-            members = tuple(ledger.members(held_as)) or (held_as,)
+            members = ledger.occupants(held_as)
             self._widen(ledger.counted(held_as), members, self._judgements(members, scenes), freed)
             if changes := self._books.pinner.changes():
                 scenes.clear()
@@ -280,7 +278,7 @@ class ShiftedShares:
                     self.hold_back(judgement.of_growth(), grant, cpus, is_recalled=True)
 
     def hold_back(
-        self, judgement: Judgement, grant: Grant, cpus: int, *, is_recalled: bool = False
+        self, judgement: Judgement, grant: Grant, cpus: int, *, is_recalled: bool
     ) -> None:
         """Let a container on these cpus, and others, grow only where rules go on holding.
 

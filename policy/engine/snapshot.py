@@ -130,22 +130,24 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         """
         has_same_rules = config is None or config == self.config
         pools, usable, reserved = self.tree.pools, self.supply.usable, self.supply.reserved
-        stuck = self.stuck_for_good()
+        stuck, left = self.stuck_for_good(), self.left
         return {
-            one: Advice.of(
-                grant,
-                pools[grant.pool_id],
-                self.unmet_of(one),
-                self.pod_size_of(one),
-                self.containers[one].pod.labels_at_first_sight,
-                usable,
-                reserved,
-                self.beside_of(one) if has_same_rules else None,
-                NO_CPUS if grant.pen is None else self.pens[grant.pen].exclusive,
-                self.containers[one].resources.cpu_request_milli,
-                CpuSet(self.stuck.get(one, 0)),
-                self.told_cpus_of(one) if one in stuck else None,
-                NO_CPUS if grant.held_as not in self.left else self.left[grant.held_as].exclusive,
+            one: replace(
+                Advice.of(
+                    grant,
+                    pools[grant.pool_id],
+                    self.unmet_of(one),
+                    self.pod_size_of(one),
+                    self.containers[one].resources.cpu_request_milli,
+                ),
+                labels=self.containers[one].pod.labels_at_first_sight,
+                usable=usable,
+                reserved=reserved,
+                beside=self.beside_of(one) if has_same_rules else None,
+                pen=NO_CPUS if grant.pen is None else self.pens[grant.pen].exclusive,
+                stuck=CpuSet(self.stuck.get(one, 0)),
+                meant=self.told_cpus_of(one) if one in stuck else None,
+                leaving=left[grant.held_as].exclusive if grant.held_as in left else NO_CPUS,
             )
             for one, grant in self.grants.items()
         }

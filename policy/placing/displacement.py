@@ -164,7 +164,7 @@ class Displacement:
         return {
             one: find(one)
             for grant in driven_out
-            for one in (after.ledger.members(grant.container_id) or (grant.container_id,))
+            for one in after.ledger.occupants(grant.container_id)
             if one in self._classified
         }
 

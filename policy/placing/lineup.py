@@ -129,7 +129,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
         """Whether some pool is dropped for nothing but a required rule."""
         return bool(replace(self, rules={}).feasible_pools())
 
-    def reason(self, yielding: str = "") -> str:
+    def reason(self, yielding: str) -> str:
         """The reason why no pool is left: pools with the same one together, widest pools first.
 
         What keeps the request from pools that have room for it comes before all else. `yielding`:

@@ -6,6 +6,8 @@ from ...topology.sets.cpuset import CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
+from ..memory.offers import Offer
+from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.move_purpose import MovePurpose
 from ..model.request import CpuType, Request
@@ -21,8 +23,7 @@ class Mover:
         """Reads the books, never changes them."""
         self._tree = books.tree
         self._ledger = books.ledger
-        self._memory = books.memory
-        self._pool_memory = books.pool_memory
+        self._books = books
         self._picker = books.picker
 
     def plan(
@@ -33,18 +34,15 @@ class Mover:
         It is refused where it would take the last cpu of containers that asked for none.
         """
         if objection := immovable(held, request):
-            return _failure(objection)
+            return Failure.of(objection)
         ledger = self._ledger.copy()
         ledger.drop(held.container_id)
         exclusive = self._cpus(held, request, pool_id, ledger)
         if isinstance(exclusive, Failure):
             return exclusive
-        wanted = self._pool_memory.choice(request).request_at(pool_id)
-        offer = self._memory.offer(wanted, replaces=held.container_id)
-        if isinstance(offer, Refusal):
-            return Failure(refusal=offer)
-        if offer.moves:
-            return _failure(f"memory: others would have to leave nodes {offer.zone}")
+        offer = memory_elsewhere(held.container_id, request, pool_id, self._books)
+        if isinstance(offer, Failure):
+            return offer
         grant = replace(
             held,
             pool_id=pool_id,
@@ -64,35 +62,44 @@ class Mover:
         left = max(room.shared_milli[pool_id] - 1000 * count, 0)
         wanted = held.shared_milli if count else max(held.shared_milli, 1)
         if left < wanted:
-            return _failure(f"{name}: shared CPU: wanted {wanted}m, available {left}m")
+            return Failure.of(f"{name}: shared CPU: wanted {wanted}m, available {left}m")
         spare, is_plain = ledger.spare_cpus, ledger.narrowed.is_empty
         shared = ledger.free_sharable[pool_id]
         milli = held.shared_milli
         if milli and not is_plain and (left := spare.grantable(shared, count, milli)) < milli:
-            return _failure(f"{name}: shared CPU: wanted {milli}m, available {left}m")
+            return Failure.of(f"{name}: shared CPU: wanted {milli}m, available {left}m")
         if not count:
             return held.exclusive
         sliceable = room.sliceable[pool_id]
         if not is_plain:
             sliceable = min(sliceable, spare.takeable(shared, count).bit_count())
         if sliceable < count:
-            return _failure(f"{name}: exclusive CPUs: wanted {count}, available {sliceable}")
-        free = ledger.slice(pool_id)
-        if request.whole_cores:
-            free &= idle_cores(self._picker.cores, self._tree.root.cpus.mask, free)
-        picked = self._pick(free, count, request)
+            return Failure.of(f"{name}: exclusive CPUs: wanted {count}, available {sliceable}")
+        picked = self._pick(ledger.slice(pool_id), count, request)
         if not is_plain and (picked is None or not spare.can_take(picked, shared, milli)):
-            free = spare.settled(shared, count)
-            if request.whole_cores:
-                free &= idle_cores(self._picker.cores, self._tree.root.cpus.mask, free)
-            picked = self._pick(free, count, request)
+            picked = self._pick(spare.settled(shared, count), count, request)
         if picked is None:
-            return _failure(f"{name}: {count} exclusive CPUs that suit it are not free")
+            return Failure.of(f"{name}: {count} exclusive CPUs that suit it are not free")
         return CpuSet(picked)
 
     def _pick(self, free: int, count: int, request: Request) -> int | None:
+        if request.whole_cores:
+            free &= idle_cores(self._picker.cores, self._tree.root.cpus.mask, free)
         free = suitable_cpus(request, free, count)
         return self._picker.pick(free, count, request.priority, request.smt)
+
+
+def memory_elsewhere(
+    held_as: ContainerId, request: Request, pool_id: PoolId, books: Books
+) -> Offer | Failure:
+    """The memory of a container, or a pen, in another pool, for which nobody else leaves nodes."""
+    wanted = books.pool_memory.choice(request).request_at(pool_id)
+    offer = books.memory.offer(wanted, replaces=held_as)
+    if isinstance(offer, Refusal):
+        return Failure(refusal=offer)
+    if offer.moves:
+        return Failure.of(f"memory: others would have to leave nodes {offer.zone}")
+    return offer
 
 
 def immovable(held: Grant, request: Request) -> str:
@@ -119,7 +126,3 @@ def bound_to_place(held: Grant, request: Request) -> str:
     if request.hugepage_bytes:
         return "its huge pages are where they are"
     return ""
-
-
-def _failure(reason: str) -> Failure:
-    return Failure(refusal=Refusal(reason=reason))

@@ -34,7 +34,7 @@ class Nearby:
         cpus: int,
         own: int,
         books: Books,
-        seen: Mapping[ContainerId, int] = NOWHERE,
+        seen: Mapping[ContainerId, int],
     ) -> None:
         """`own`: those of its cpus that nobody else has any more. `seen`: reaches of containers."""
         self._cpus = cpus
@@ -87,8 +87,7 @@ def reaches(narrowed: Sequence[Grant], ledger: Ledger) -> Mapping[ContainerId, i
     for grant in narrowed:
         cpus = ledger.free_sharable[grant.pool_id] & standing_cpus(grant, ledger)
         cpus |= grant.exclusive.mask
-        members = ledger.members(grant.container_id) or (grant.container_id,)
-        found.update(dict.fromkeys(members, cpus))
+        found.update(dict.fromkeys(ledger.occupants(grant.container_id), cpus))
     return found
 
 

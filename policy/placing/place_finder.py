@@ -289,7 +289,7 @@ class PlaceFinder:
             surely, free = pulls.taken_first(free, request.exclusive)
         return self._pick(request, surely | free, winner, surely)
 
-    def _may_take(self, request: Request, own: CpuSet, pool_id: PoolId, region: int = -1) -> bool:
+    def _may_take(self, request: Request, own: CpuSet, pool_id: PoolId, region: int) -> bool:
         """Whether these very cpus leave what others were promised, and the newcomer itself."""
         ledger = self._ledger
         if ledger.narrowed.is_empty and not (request.shared_milli and region != -1):

@@ -40,7 +40,7 @@ class Placement(Struct, frozen=True, kw_only=True):
 
     booking: Booking
     lineup: Lineup | None = None
-    decided_by: str = ""
+    decided_by: str
     broken: tuple[Restriction, ...] = ()
     """The required rules that do not hold there."""
     weights: Mapping[ContainerId, int] = field(default_factory=dict[ContainerId, int])
@@ -58,6 +58,11 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     refusal: Refusal
     lineup: Lineup | None = None
+
+    @classmethod
+    def of(cls, reason: str) -> "Failure":
+        """The failure for a reason, without pools to show."""
+        return cls(refusal=Refusal(reason=reason))
 
     def because_of(self, *reasons: str) -> "Failure":
         """The failure with more to say of why; empty reasons are left out."""
@@ -99,7 +104,7 @@ class Placer:
         self,
         request: Request,
         weights: Mapping[ContainerId, int],
-        judgement: Judgement | None = None,
+        judgement: Judgement | None,
         spared: Collection[ContainerId] = (),
     ) -> Placement | Failure:
         """The best grant for a request, or for what it falls back to.
@@ -314,12 +319,11 @@ class Placer:
         if objection is None and request.cpu_type is CpuType.RESERVED:
             objection = reserved_objection(request, self._tree.root.reserved)
         if objection is not None:
-            return Failure(refusal=Refusal(reason=f"{self._tree.root.name}: {objection}"))
+            return Failure.of(f"{self._tree.root.name}: {objection}")
         broken = self._broken_at_root(request, judgement)
         insisting = [one for one in broken if one.is_own and not one.can_break]
         if insisting and request.cpu_type is not CpuType.PRESERVE:
-            reason = f"{self._tree.root.name}: {insisting[0].dropped()}"
-            failure = Failure(refusal=Refusal(reason=reason))
+            failure = Failure.of(f"{self._tree.root.name}: {insisting[0].dropped()}")
             departure = self._departure_at_root(request, judgement)
             return failure if departure is None else failure.because_of(departure.text)
         offer = memory.offer(root)

@@ -6,7 +6,6 @@ from msgspec import structs
 
 from ..books.books import Books
 from ..model.container import Container
-from ..model.grant import Refusal
 from ..model.last_place import LastPlace
 from ..text.errors import Problem
 from ..tuning.effects import Occupancy
@@ -38,7 +37,7 @@ class Planner:
         bad = grave_problems(problems, container, self._books.config)
         if was_there:
             bad = tuple(one for one in bad if not isinstance(one, UncountedFirmly))
-        return Failure(refusal=Refusal(reason="; ".join(map(str, bad)))) if bad else None
+        return Failure.of("; ".join(map(str, bad))) if bad else None
 
     def plan(
         self,

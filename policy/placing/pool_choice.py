@@ -14,7 +14,7 @@ from ..memory.memory_choice import MemoryChoice, ZoneSummary
 from ..model.container import ContainerId
 from ..model.cpu_preference import BurstLevel, CpuPriority
 from ..model.grant import Dropped, PoolId
-from ..model.request import CpuType, Isolation, Request
+from ..model.request import Isolation, Request
 from ..pools.pool_masks import grades, ids_of
 from ..pools.pool_tree import Pool, PoolTree
 from ..tuning.cpu_class import misfits
@@ -141,7 +141,7 @@ class Chooser:
             affinities=facts.affinities,
             hints=facts.hints,
             misfits_class=facts.misfits_class,
-            neighbours=tuple(ledger.neighbours(CpuType.NORMAL)),
+            neighbours=tuple(ledger.neighbours),
             free_of_priority=self._free_of_priority(request, ledger.free_sharable),
             has_usual_memory=is_usual(zones),
             depth_grades=self._depth_grades,

@@ -85,7 +85,7 @@ def _measure(ways: Ways, seed: int, patient_steps: int) -> None:
     arrival, symmetric, even = _arrivals(ways.size, seed)
     snapshot = arrival.snapshot()
     objective = placement_objective(snapshot)
-    worst = objective.score(pools_of(even.snapshot()))
+    worst = objective.score(pools_of(even.grants))
     usual = ways.timings.time(lambda: rebalance(snapshot))
     free = rebalance(snapshot, RebalanceBudget(moves_exclusive=True))
     bounded = _best(objective, snapshot, patient_steps, moves_exclusive=False)
@@ -100,7 +100,7 @@ def _measure(ways: Ways, seed: int, patient_steps: int) -> None:
     )
     scores = {
         "arrival": (usual.score, best),
-        "symmetric": (objective.score(pools_of(symmetric.snapshot())), best),
+        "symmetric": (objective.score(pools_of(symmetric.grants)), best),
         "rebalanced": (usual.score_after, bounded),
         "exclusive": (free.score_after, best),
     }

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from pinfold.policy.annotations.preferences import parse_preferences
 from pinfold.policy.engine.decision import rule_names
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.rebalance.placement_score import placement_score
 from pinfold.policy.engine.rebalance.plan import rebalance
+from pinfold.policy.engine.rebalance.wishes import weigh_wishes
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.cpu_preference import MovePreference
@@ -90,7 +90,7 @@ def optimum(snapshot: Snapshot) -> tuple[int, int]:
     first = Engine.of(snapshot)
     leaves = [pool.id for pool in first.tree.pools if not pool.children]
     known, queue = set[object](), deque([first])
-    best = (broken(first), -placement_score(snapshot))
+    best = (broken(first), -weigh_wishes(snapshot).satisfied)
     while queue:
         snapshot = queue.popleft().snapshot()
         for container_id, grant in snapshot.grants.items():
@@ -109,7 +109,7 @@ def optimum(snapshot: Snapshot) -> tuple[int, int]:
                 if key not in known:
                     known.add(key)
                     queue.append(trial)
-                    best = min(best, (unmet, -placement_score(after)))
+                    best = min(best, (unmet, -weigh_wishes(after).satisfied))
     return best[0], -best[1]
 
 
@@ -165,7 +165,7 @@ def test_the_fewest_rules_stay_broken_and_then_the_weight_is_near_the_optimum(
     for move in plan.moves:
         assert isinstance(move.make(engine).result, Grant)
         engine.check()
-    assert placement_score(engine.snapshot()) == plan.score_after
+    assert weigh_wishes(engine.snapshot()).satisfied == plan.score_after
     left = broken(engine)
     assert left <= unmet
     assert left < unmet or best - plan.score_after <= abs(best) // 50

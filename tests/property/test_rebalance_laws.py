@@ -9,11 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.rebalance.placement_score import (
-    placement_objective,
-    placement_score,
-    pools_of,
-)
+from pinfold.policy.engine.rebalance.placement_score import placement_objective, pools_of
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan, rebalance
 from pinfold.policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from pinfold.policy.engine.rebalance.wishes import weigh_wishes
@@ -63,7 +59,7 @@ def replayed(snapshot: Snapshot, plan: RebalancePlan) -> Iterator[Engine]:
 
 def best_score(snapshot: Snapshot) -> int:
     """The highest score of all ways to distribute the shared containers over the NUMA nodes."""
-    objective, pools = placement_objective(snapshot), pools_of(snapshot)
+    objective, pools = placement_objective(snapshot), pools_of(snapshot.grants)
     leaves = [pool for pool in snapshot.tree.pools if not pool.children]
     movable = [one for one, grant in snapshot.grants.items() if not grant.exclusive]
     best = objective.score(pools)
@@ -111,14 +107,14 @@ def test_every_step_is_legal_and_the_score_is_what_the_plan_says(
     plan = rebalance(snapshot, budget)
     assert plan == rebalance(snapshot, budget)
     assert engine.grants == snapshot.grants
-    assert plan.score == placement_score(snapshot)
+    assert plan.score == weigh_wishes(snapshot).satisfied
     assert plan.score_after >= plan.score
     assert moves is None or len(plan.moves) <= moves
     score = plan.score
     for trial, move in zip(replayed(snapshot, plan), plan.moves, strict=True):
         trial.check()
         score += move.gain
-        assert placement_score(trial.snapshot()) == score
+        assert weigh_wishes(trial.snapshot()).satisfied == score
         assert moves_exclusive or not trial.grants[move.container.id].exclusive
         assert 0 <= move.migrated_bytes <= 64 * MIB
     assert score == plan.score_after
@@ -176,7 +172,7 @@ def test_what_a_move_gains_is_known_from_the_pairs_of_who_moves(
             engine.create(wishing(name, 300, own, more=preferring(level))).result, Grant
         )
     snapshot = engine.snapshot()
-    pools = pools_of(snapshot)
+    pools = pools_of(snapshot.grants)
     after = {**pools, ContainerId(mover): engine.tree.pools[pool].id}
     whole, about = (placement_objective(snapshot, some) for some in (None, {ContainerId(mover)}))
     assert about.score(after) - about.score(pools) == whole.score(after) - whole.score(pools)
@@ -241,4 +237,4 @@ def satisfied(kept: SatisfiedWeight, snapshot: Snapshot) -> float:
 def whole_weight(snapshot: Snapshot) -> float:
     """The satisfied weight by the objective of all pairs."""
     objective = placement_objective(snapshot)
-    return objective.score(pools_of(snapshot)) / objective.scale
+    return objective.score(pools_of(snapshot.grants)) / objective.scale

@@ -111,7 +111,7 @@ class FullSets:
             del self._given[:half]
 
     def _narrow_left(self, cpus: int) -> tuple[int, int] | None:
-        """What is known of a narrow set, by all that was given back; None where nothing is."""
+        """The cpus around a narrow set and what is left of it by now; None: it is not known."""
         known = self._narrow.get(cpus)
         if known is None:
             return None

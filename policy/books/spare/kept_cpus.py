@@ -112,7 +112,7 @@ class KeptCpus:
         if not self._on[number]:
             del self._numbers[cpus], self._sets[number], self._on[number]
 
-    def ask(self, cpus: int, count: int = 1) -> None:
+    def ask(self, cpus: int, count: int) -> None:
         """A cpu of these is to be shared, as so many more need it; fewer where it is negative."""
         if self._asking.change(cpus, count):
             self._tidy(cpus & self._partly)
@@ -344,7 +344,7 @@ class KeptCpus:
         return users
 
     def _fill(self, number: int, milli: int) -> int:
-        """What is left of kept cpus of a set, up to so much, given to it."""
+        """Milli-cpus, up to so many, given to a set out of what is left of its kept cpus."""
         here, given = self._sets[number] & self._partly, 0
         while here and given < milli:
             cpu = here.bit_length() - 1
@@ -362,7 +362,7 @@ class KeptCpus:
         return milli
 
     def _move_on(self, first: int, milli: int) -> tuple[int, int]:
-        """What one of those who have cpus of a set gives back to it, as it moves on to others.
+        """Milli-cpus that another set gives back to one, as its users move on to other cpus.
 
         And the cpus to which nobody can move on from there, or their next, where nobody can.
         """

@@ -46,7 +46,7 @@ class KeptLoads:
         length = self._online.bit_length() + 1
         self._parts, self._counts = [0] * length, [0] * length
 
-    def follow(self, snapshot: Snapshot, pause: Callable[[], None] = lambda: None) -> None:
+    def follow(self, snapshot: Snapshot, pause: Callable[[], None]) -> None:
         """Take over what changed. O(containers + runs of cpusets that changed).
 
         `pause` is called often.

@@ -1,6 +1,6 @@
 """Moves that mend, made on an engine that tries them out: of one container, or of a company."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from ...model.container import ContainerId
@@ -14,7 +14,7 @@ from ..replacing.joint_replacement import JointStep, make_move, ways_together
 from ..replacing.replacement import leaves_others_alone
 from ..replacing.unmet_names import unmet_after, unmet_names
 from ..snapshot import Snapshot
-from .placement_score import PlacementObjective
+from .placement_score import PlacementObjective, pools_of
 from .route import RouteStep
 
 TRIES_OF_COPY: Final = 4
@@ -104,7 +104,8 @@ class MendingMoves:
     def _made(self, trial: Engine, asked: JointStep) -> RouteStep | Decision:
         """A move as it was made, or the refusal to make it."""
         container_id = asked.container_id
-        score, unmet = self._score(trial.grants), unmet_names(trial.decisions, trial.grants)
+        weigh, unmet = self._objective.score, unmet_names(trial.decisions, trial.grants)
+        score = weigh(pools_of(trial.grants))
         before, told = trial.grants[container_id], trial.pinning(container_id)
         own = rule_names(trial.decisions[container_id].unmet)
         move = AskedMove(asked.pool_id, MovePurpose.ASIDE, asked.awaited)
@@ -119,13 +120,9 @@ class MendingMoves:
             told,
             decision,
             decision.result.pool_id,
-            gain=self._score(trial.grants) - score,
+            gain=weigh(pools_of(trial.grants)) - score,
             purpose=MovePurpose.RULES if mends else MovePurpose.ASIDE,
             mends=mends,
             breaks=tuple(one for one in left if one not in unmet),
             awaited=asked.awaited,
         )
-
-    def _score(self, grants: Mapping[ContainerId, Grant]) -> int:
-        pools = {one: grant.pool_id for one, grant in grants.items()}
-        return 0 if self._objective.is_empty else self._objective.score(pools)

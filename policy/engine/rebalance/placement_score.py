@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ....topology.model.machine import Level
 from ...model.container import ContainerId
-from ...model.grant import PoolId
+from ...model.grant import Grant, PoolId
 from ...pools.closeness import Closeness
 from ...pools.domains import Domains
 from ...pools.pool_tree import PoolTree
@@ -81,14 +81,9 @@ def placement_objective(
     return PlacementObjective(tree=tree, layers=tuple(layers), scale=closeness.scale)
 
 
-def placement_score(snapshot: Snapshot) -> int:
-    """The satisfied weight of the placement that a snapshot shows, scaled."""
-    return placement_objective(snapshot).score(pools_of(snapshot))
-
-
-def pools_of(snapshot: Snapshot) -> dict[ContainerId, PoolId]:
+def pools_of(grants: Mapping[ContainerId, Grant]) -> dict[ContainerId, PoolId]:
     """The pool of every placed container."""
-    return {container_id: grant.pool_id for container_id, grant in snapshot.grants.items()}
+    return {container_id: grant.pool_id for container_id, grant in grants.items()}
 
 
 _OthersOf = Callable[[ContainerId], AffinityIndex]

@@ -71,10 +71,10 @@ class RebalanceMove(Struct, frozen=True, kw_only=True):
     """Memory on nodes that it leaves, if its memory is spread evenly over those it has."""
     changed_cpusets: int
     """Containers whose cpusets or memory sets are other ones afterwards, itself included."""
-    purpose: MovePurpose = MovePurpose.WISHES
-    mends: tuple[str, ...] = ()
+    purpose: MovePurpose
+    mends: tuple[str, ...]
     """Required rules with their owners that are told as unmet, and hold afterwards."""
-    awaited: tuple[Container, ...] = ()
+    awaited: tuple[Container, ...]
     """Containers that have to be with it, and come by the next moves: all of these, or none."""
 
     def make(self, engine: Engine) -> Decision:

@@ -49,14 +49,14 @@ def broken_promise(snapshot: Snapshot, steps: Sequence[PromisedStep]) -> str:
     """
     if not steps:
         return ""
-    pools = pools_of(snapshot)
+    pools = pools_of(snapshot.grants)
     if reason := _moved_reason(snapshot, steps, pools) or _mends_reason(snapshot, steps):
         return reason
     objective = placement_objective(snapshot, {step.container_id for step in steps})
-    score = 0 if objective.is_empty else objective.score(pools)
+    score = objective.score(pools)
     for number, step in enumerate(steps):
         pools[step.container_id] = step.after
-        after = 0 if objective.is_empty else objective.score(pools)
+        after = objective.score(pools)
         gain, score = after - score, after
         if gain < step.gain:
             path = snapshot.containers[step.container_id].path

@@ -60,7 +60,7 @@ class WishSum(Struct):
 
 def weigh_wishes(snapshot: Snapshot) -> Wishes:
     """The wishes of a snapshot's containers. O(containers + pairs x depth)."""
-    objective, pools = placement_objective(snapshot), pools_of(snapshot)
+    objective, pools = placement_objective(snapshot), pools_of(snapshot.grants)
     sums = [WishSum(layer) for layer in objective.layers]
     for found in sums:
         for one, weights in found.layer.weights.items():

@@ -27,7 +27,7 @@ class Party(Struct, frozen=True):
     held: Grant
     """What they hold together."""
     request: Request
-    awaited: Sequence[Container] = ()
+    awaited: Sequence[Container]
     """Containers that come to where they go, once they are there."""
 
     @property
@@ -66,9 +66,9 @@ class Parties:
         """The containers that have to go where one goes. `awaited`: those that come later."""
         books, roster, pens = self.books, self.roster, self.pens
         held = books.ledger.counted(container_id)
-        ids = books.ledger.members(held.container_id) or (container_id,)
+        ids = books.ledger.occupants(held.container_id)
         members = {one: (roster.containers[one], roster.classified[one]) for one in ids}
-        container, classified = members[next(iter(ids))]
+        container, classified = members[ids[0]]
         request, name = classified.request, None
         if held.is_pen:
             name = pens.name_of(container, classified)
@@ -78,7 +78,7 @@ class Parties:
                 request, exclusive=len(held.exclusive), shared_milli=held.shared_milli
             )
         ledger = books.ledger
-        coming = [ledger.members(ledger.grants[one].held_as) or (one,) for one in awaited]
+        coming = [ledger.occupants(ledger.grants[one].held_as) for one in awaited]
         containers = [roster.containers[one] for some in coming for one in some]
         return Party(members, held, request, containers)
 
@@ -104,7 +104,7 @@ class Parties:
         return ""
 
     def followers(
-        self, container_id: ContainerId, going: Iterable[ContainerId] = (), *, only_lasting: bool
+        self, container_id: ContainerId, going: Iterable[ContainerId], *, only_lasting: bool
     ) -> Sequence[ContainerId]:
         """Containers that must be with one, are, and may be moved as it may: one of each pen.
 

@@ -11,10 +11,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from ....topology.sets.cpuset import NO_CPUS, CpuSet
+from ...books.booking import Booking
 from ...books.books import Books
 from ...books.missed_companions import UnmetOf, missed_companions
 from ...configuration.config import Config
-from ...memory.offers import Offer
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId, Refusal
 from ...pens.pen_slices import rest_of
@@ -25,10 +25,11 @@ from ...placing.judging.near_blockers import NearBlockers
 from ...placing.judging.obstacles import obstacles
 from ...placing.judging.restriction import TOLD_MAX, Restriction, names_text, wants_text
 from ...placing.judging.rule_look import RuleLook
+from ...placing.mover import memory_elsewhere
 from ...placing.placer import Failure, Placement, Placer
 from ...placing.pool_choice import Chooser
 from ..decision import Decision
-from .asked_move import ANYWHERE, AskedMove
+from .asked_move import AskedMove
 from .party import Parties, Party
 
 _MENDED: Final = "it was moved to mend "
@@ -41,9 +42,9 @@ _OUT_OF_THE_WAY: Final = "it was moved out of the way of "
 def plan_replacement(
     party: Party,
     parties: Parties,
-    asked: AskedMove = ANYWHERE,
+    asked: AskedMove,
     *,
-    mends_told: bool = False,
+    mends_told: bool,
 ) -> Placement | Failure:
     """The grant of a party where more of its rules required during execution hold.
 
@@ -55,12 +56,12 @@ def plan_replacement(
     held, request = party.held, party.request
     wanted_pool = asked.pool_id
     if objection := parties.objection(party):
-        return _failure(objection)
+        return Failure.of(objection)
     without = books.without(held.container_id)
     judge = Judge(without, _drawing(books.config) if mends_told else books.config)
     judgement = _judgement(party, judge)
     if judgement is None:
-        return _failure("no rule says where it is")
+        return Failure.of("no rule says where it is")
     here = parties.presence(party)
     unmet_of: UnmetOf = roster.unmet_of if mends_told else lambda _: ()
     missed = missed_companions(party.containers, here, books, unmet_of) if mends_told else ()
@@ -72,7 +73,7 @@ def plan_replacement(
     told = [text for one in party.members for text in unmet_of(one)]
     sought = _sought(before, told, unmet_of)
     if wanted_pool is not None and not (told or sought or missed):
-        return _failure("required rules hold it where it is")
+        return Failure.of("required rules hold it where it is")
 
     def plan(rules: Judgement, *, advises: bool = True) -> Placement | Failure | None:
         """The placement by some rules; None where it mends nothing, or breaks something."""
@@ -100,7 +101,7 @@ def plan_replacement(
         if isinstance(placement, Placement):
             found = placement.booking.grant.pool_id
             if found != wanted_pool:
-                return _failure(f"its rules would hold in {books.tree.pools[found].name} by now")
+                return Failure.of(f"its rules would hold in {books.tree.pools[found].name} by now")
     if isinstance(placement, Failure):
         return placement
     if placement is None:
@@ -109,12 +110,14 @@ def plan_replacement(
         return _nowhere_better(unmet, obstacles(sought, relaxed, books.tree))
     grant = placement.booking.grant
     if harm := _harm(party, grant, parties, lasting_follow=not mends_told):
-        return _failure(harm)
-    wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
-    offer = books.memory.offer(wanted, replaces=held.container_id)
-    if isinstance(offer, Refusal):
-        return Failure(refusal=offer)
-    return _with_memory(placement, offer, asked.decided_by)
+        return Failure.of(harm)
+    offer = memory_elsewhere(held.container_id, request, grant.pool_id, books)
+    if isinstance(offer, Failure):
+        return offer
+    booking = Booking(
+        grant=replace(grant, memory=offer.zone), offer=offer, lifted=placement.booking.lifted
+    )
+    return replace(placement, booking=booking, decided_by=asked.decided_by)
 
 
 def _drawing(config: Config) -> Config:
@@ -128,7 +131,7 @@ def _nowhere_better(unmet: Sequence[str], others: Sequence[Restriction]) -> Fail
     reasons = "; ".join(unmet)
     if kept := wants_text(others):
         reasons += f"; where that would hold others do not: {kept}"
-    return _failure(f"no place is better: {reasons or _HOLDS}")
+    return Failure.of(f"no place is better: {reasons or _HOLDS}")
 
 
 def _sought(
@@ -239,18 +242,6 @@ def _weights(party: Party, books: Books) -> Mapping[ContainerId, int]:
     return found
 
 
-def _with_memory(placement: Placement, offer: Offer, decided_by: str) -> Placement | Failure:
-    if offer.moves:
-        return _failure(f"memory: others would have to leave nodes {offer.zone}")
-    booking = placement.booking
-    grant = replace(booking.grant, memory=offer.zone)
-    return replace(
-        placement,
-        booking=replace(booking, grant=grant, offer=offer),
-        decided_by=decided_by,
-    )
-
-
 def _harm(party: Party, grant: Grant, parties: Parties, *, lasting_follow: bool) -> str:
     """The rules of others that a party would break by leaving, for people; empty without any."""
     books = parties.books
@@ -271,7 +262,3 @@ def _presence_after(grant: Grant, books: Books) -> int:
         shared = books.ledger.share(grant.pool_id)
         cpus |= shared if grant.within is None else shared & grant.within.mask
     return cpus
-
-
-def _failure(reason: str) -> Failure:
-    return Failure(refusal=Refusal(reason=reason))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ...model.container import ContainerId
-from ...placing.judging.restriction import is_about_others, named_in
+from ...placing.judging.restriction import is_about_others, named_in, told_reason
 from ..decision import Decision, unmet_rule_names
 from ..engine import Engine
 
@@ -40,7 +40,7 @@ def in_the_way(engine: Engine, ids: Mapping[str, ContainerId]) -> Iterator[tuple
     texts = dict.fromkeys(text for one in engine.grants for text in engine.decisions[one].unmet)
     found: dict[tuple[ContainerId, ...], None] = {}
     for text in texts:
-        paths, more = named_in([text.rpartition(": ")[2]])
+        paths, more = named_in([told_reason(text)])
         named = tuple(ids[path] for path in sorted(paths & ids.keys()))
         if not is_about_others(text):
             found.update(dict.fromkeys((one,) for one in named))

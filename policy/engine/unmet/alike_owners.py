@@ -5,7 +5,7 @@ from typing import Final
 
 from ...books.books import Books
 from ...configuration.config import OnUnsatisfiable
-from ...placing.judging.restriction import Restriction
+from ...placing.judging.restriction import Restriction, told_reason
 from ...rules.podaffinity.rule_set import SpreadRule
 from ...rules.podaffinity.term_selection import instances, select_counted
 from ..decision import Decision, rule_names, with_unmet
@@ -75,7 +75,7 @@ class AlikeOwners:
         are_same = broken and rule_names(texts) == rule_names(before.unmet)
         likeness = self._likeness(before) if are_same and are_of_crowds else None
         if likeness is not None:
-            self._told[likeness] = [text.rpartition(": ")[2] for text in texts]
+            self._told[likeness] = list(map(told_reason, texts))
 
     def _likeness(self, decision: Decision) -> _Likeness | None:
         """What owners have in common of whom the same is told; None where one tells other rules."""

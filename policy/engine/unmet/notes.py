@@ -28,7 +28,7 @@ _LOOKED_AT_MAX: Final = 256
 
 
 def note_placement(
-    container_id: ContainerId, roster: Roster, books: Books, *, is_anew: bool = False
+    container_id: ContainerId, roster: Roster, books: Books, *, is_anew: bool
 ) -> tuple[str, ...]:
     """The notes about a container, kept with its decision. Unknown ids have none.
 

@@ -12,12 +12,12 @@ from ...books.company import Company, beside, wanted_company
 from ...books.whereabouts import Whereabouts
 from ...model.container import Container, ContainerId
 from ...model.grant import Grant, Refusal
+from ...placing.judging.rule_look import EFFORT_OF_ONE
 from ...placing.openings.regrowth import REGROWTH_EFFORT_MAX
 from ...pools.domains import Domains
 from ...rules.podaffinity.rule_set import RequiredTerm
 from ..roster import Roster
 
-_EFFORT_OF_ONE: Final = 8
 _EFFORT_OF_RULE: Final = 4
 """Beside that of one container: of each rule nothing but the company is read."""
 _SETS_OF_ONE: Final = 8
@@ -104,11 +104,11 @@ class PartedOwners:
             held = ledger.counted(owner_id) if owner_id in ledger.grants else None
             if held is None or not (gains or held.beside):
                 continue
-            members = tuple(ledger.members(held.container_id)) or (owner_id,)
+            members = ledger.occupants(held.container_id)
             company = self._company(members, known)
             cpus = reduce(int.__or__, map(self._books.reach, members))
             found = _still_beside(held, cpus, company, self._books.domains, gains=gains)
-            effort += _EFFORT_OF_ONE * len(members) + _EFFORT_OF_RULE * len(company)
+            effort += EFFORT_OF_ONE * len(members) + _EFFORT_OF_RULE * len(company)
             effort += len(found) // _SETS_OF_ONE
             if found != held.beside:
                 ledger.repool(replace(held, beside=found))

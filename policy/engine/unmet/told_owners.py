@@ -41,9 +41,8 @@ def _with_one_more(
     And whether that is sure: else the owner has to be looked at. `path`: the container's. `is_new`:
     it stood in the owner's way in no rule before.
     """
-    texts = dict[str, str]()
-    for text in told:
-        texts[text.rpartition(": ")[0]] = text
+    # They are many in a crowd: `told_rule` would be a call for each.
+    texts = {text.rpartition(": ")[0]: text for text in told}
     is_sure = len(texts) == len(told)
     for one in rules:
         name, found = one.name, None

@@ -267,7 +267,7 @@ class UnmetRules:
     def note_moved(self, container_id: ContainerId) -> None:
         """A container, or all of a pen, may have come out of others' way, see `refresh_moved`."""
         if self._concerns.ids:
-            self._moved.update(self._books.ledger.members(container_id) or (container_id,))
+            self._moved.update(self._books.ledger.occupants(container_id))
 
     def note_left(self, container_id: ContainerId, before: int, look: RuleLook) -> None:
         """Tell whom a container that ran on these cpus has left; see `refresh_moved`."""
@@ -317,7 +317,7 @@ class UnmetRules:
         postponed, self._postponed = self._postponed, None
         if postponed is not None and postponed[0] in self._roster.containers:
             due = self._due_by(*postponed)
-            self._due.update(self._look_again(due, _EFFORT_WAITED_FOR, look))
+            self._due.update(self._look_again(due, _EFFORT_WAITED_FOR, look or self.look()))
         if self.lost.are_due:
             self.lost.look(_EFFORT_WAITED_FOR, look or self.look(), is_awaited=is_awaited)
 
@@ -356,13 +356,12 @@ class UnmetRules:
         self.look_at_due()
 
     def _look_again(
-        self, due: dict[ContainerId, None], effort_max: int, look: RuleLook | None = None
+        self, due: dict[ContainerId, None], effort_max: int, look: RuleLook
     ) -> dict[ContainerId, None]:
         """Look at containers until the effort is too much; returns those that are left.
 
         Whoever would take all of it is left, too.
         """
-        look = look or self.look()
         enough, left_out = look.effort + effort_max, dict[ContainerId, None]()
         alike = AlikeOwners(self._books, self._roster, self._concerns)
         while due and look.effort < enough:

@@ -99,7 +99,7 @@ class _Division:
 
 
 def _part(owners: BarrierOwners, some: _Presence) -> BarrierOwners:
-    """Some of the owners of a rule; they themselves where that is all of them."""
+    """The part of a rule's owners that these are; the same object where it is all of them."""
     if len(some) == len(owners.presence):
         return owners
     return BarrierOwners.of(some, owners.can_break, owners.are_systems)

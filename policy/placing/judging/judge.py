@@ -5,10 +5,7 @@ from ...books.ties import is_held, is_tied
 from ...configuration.config import Config
 from ...model.container import Container, ContainerId
 from ...model.request import Request
-from ...rules.podaffinity.rule_set import (
-    NO_PLACEMENT_RULES,
-    PlacementRules,
-)
+from ...rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from .judgement import Judgement
 from .restriction import Restriction
 from .rule_reading import RuleReading
@@ -52,22 +49,14 @@ class Judge:
         pen_id = self._books.pen_around(container.id)
         known = scene or Scene(self._books, pen_id)
         reading = RuleReading(
-            self._books,
-            self._config,
-            container,
-            rules,
-            request,
-            known,
-            known.whereabouts,
-            has_pulls,
-            about_it,
+            self._books, self._config, container, rules, request, known, has_pulls, about_it
         )
         if cores is not None:
             (reading.own if pen_id is None else reading.inside).append(cores)
         found = reading.read(matching, uncounted)
         return None if found.is_silent else found
 
-    def _whole_cores(self, container: Container, request: Request) -> Restriction | None:
+    def _whole_cores(self, container: Container, request: Request) -> Restriction:
         ledger, root = self._books.ledger, self._books.tree.root
         free = ledger.slice(root.id) | ledger.free_isolated[root.id]
         held = ledger.grants.get(container.id)

@@ -301,7 +301,7 @@ class RemainingRules:
     def _counts_without(
         self, spread: SpreadCounts, leaving: Collection[ContainerId]
     ) -> SpreadCounts:
-        """What a spread rule counts once some residents have left."""
+        """The counts of a spread rule once some residents have left."""
         books, residents = self._books, self._books.affinity.residents
         gone = [one for one in leaving if residents.place(one) & spread.counted]
         reaches = books.reaches(gone)

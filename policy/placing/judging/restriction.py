@@ -115,9 +115,9 @@ class Restriction(Struct, frozen=True, kw_only=True):
                 return bool(cpus & ~domain)
         return bool(self.choices and cpus)
 
-    def dropped(self, available: str = "none") -> Dropped:
+    def dropped(self) -> Dropped:
         """The objection of the rule to a pool."""
-        return Dropped(self.name, self.wanted, available)
+        return Dropped(self.name, self.wanted, "none")
 
 
 def told_once(rules: Iterable[Restriction]) -> tuple[str, ...]:
@@ -209,9 +209,19 @@ def together_text(level: Level, others: str) -> str:
     return f"{_TOGETHER}{level_noun(level)} with {others}"
 
 
+def told_rule(unmet_text: str) -> str:
+    """The rule and its owner in an `unmet_text`: the reason differs from day to day."""
+    return unmet_text.rpartition(": ")[0]
+
+
+def told_reason(unmet_text: str) -> str:
+    """The reason in an `unmet_text`, without the rule."""
+    return unmet_text.rpartition(": ")[2]
+
+
 def is_about_others(unmet_text: str) -> bool:
     """Whether a text tells of a rule that others stand in the way of."""
-    return unmet_text.rpartition(": ")[2].startswith(_TOGETHER)
+    return told_reason(unmet_text).startswith(_TOGETHER)
 
 
 def names_text(containers: Sequence[Container]) -> str:

@@ -10,7 +10,6 @@ from ....topology.model.machine import Level
 from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
 from ...books.company import affinity_of
-from ...books.whereabouts import Whereabouts
 from ...configuration.affinity_fields import KubeCompat
 from ...configuration.config import Config, OnUnsatisfiable
 from ...model.container import Container
@@ -66,9 +65,8 @@ class RuleReading(Struct):
     rules: PlacementRules
     request: Request
     scene: Scene
-    whereabouts: Whereabouts
-    has_pulls: bool = True
-    about_it: Sequence[StandingRule] = ()
+    has_pulls: bool
+    about_it: Sequence[StandingRule]
     own: list[Restriction] = field(default_factory=list[Restriction])
     inside: list[Restriction] = field(default_factory=list[Restriction])
     companions: list[Companions] = field(default_factory=list[Companions])
@@ -89,7 +87,7 @@ class RuleReading(Struct):
                 if rule.is_required or self.has_pulls:
                     self._read_spread(rule, pulls)
             for one in self.rules.preferred if self.has_pulls else ():
-                sizes = self.whereabouts.sizes(self._select(one.term))
+                sizes = self.scene.whereabouts.sizes(self._select(one.term))
                 pulls.add_all(one.term.level, sizes, one.weight)
         barriers, passed = self._read_standing(matching, pulls)
         return Judgement(
@@ -98,7 +96,7 @@ class RuleReading(Struct):
             barriers=barriers,
             passed=passed,
             inside=tuple(self.inside),
-            part=self.whereabouts.cpus_of(self.container.id) if self.inside else 0,
+            part=self.scene.whereabouts.cpus_of(self.container.id) if self.inside else 0,
             companions=tuple(self.companions),
             pulls=pulls,
             pool_scores=self._pool_scores(),
@@ -106,7 +104,7 @@ class RuleReading(Struct):
             spreads=tuple(self.spreads),
             about_it=self.about_it,
             uncounted=uncounted,
-            seen=self.whereabouts.know(()),
+            seen=self.scene.whereabouts.know(()),
             # Added up anew after each booking: only for one that is placed by it.
             kept=self.books.ledger.owed if self.companions and self.has_pulls else 0,
             domains=self.books.domains,
@@ -121,7 +119,7 @@ class RuleReading(Struct):
 
     def _restrict(self, text: str, wanted: str, about: int = 0, **more: Unpack[_Limits]) -> None:
         """Note a rule of the newcomer's; `about`: the containers that it is about."""
-        (self.inside if about & self.whereabouts.mates else self.own).append(
+        (self.inside if about & self.scene.whereabouts.mates else self.own).append(
             Restriction(
                 text=text,
                 owner=self.container.path,
@@ -138,7 +136,7 @@ class RuleReading(Struct):
         # Kubernetes' code waives all terms or none.
         is_strict = self.config.kube_compat is KubeCompat.STRICT
         for rule, selected in affinity:
-            matches = self.whereabouts.placed(selected)
+            matches = self.scene.whereabouts.placed(selected)
             waivers = tuple([one.term for one in rules]) if is_strict else (rule.term,)
             if matches:
                 self._stay_with(rule, matches, selected, waivers)
@@ -158,9 +156,9 @@ class RuleReading(Struct):
         waivers: tuple[Term, ...],
     ) -> None:
         domains, term, level = self.books.domains, rule.term, rule.term.level
-        presence = self.whereabouts.cpus(places)
+        presence = self.scene.whereabouts.cpus(places)
         allowed = domains.covering(level, presence)
-        is_inside = bool(places & self.whereabouts.mates)
+        is_inside = bool(places & self.scene.whereabouts.mates)
         choices = self._choices(level, allowed, self._size(is_inside=is_inside))
         # What is larger than any domain may be in several of them.
         place = f"one {level_noun(level)}" if choices else a_level(level)
@@ -175,7 +173,7 @@ class RuleReading(Struct):
         )
         if is_inside:
             return
-        own = self.whereabouts.exclusive(places)
+        own = self.scene.whereabouts.exclusive(places)
         shared, told = presence & ~own, self.own[-1]
         self.companions.append(
             Companions(
@@ -215,11 +213,11 @@ class RuleReading(Struct):
         return max(count, request.exclusive + 1) if request.needs_shared_cpu else count
 
     def _read_anti_affinity(self) -> None:
-        mates = self.whereabouts.mates
+        mates = self.scene.whereabouts.mates
         for one in self.rules.required:
             selected = self._select(one.term) if one.is_anti else 0
             for places in (selected & ~mates, selected & mates):
-                matches = self.whereabouts.placed(places) if places else ()
+                matches = self.scene.whereabouts.placed(places) if places else ()
                 if not matches:
                     continue
                 level = one.term.level
@@ -227,8 +225,10 @@ class RuleReading(Struct):
                     one.term.text,
                     f"{a_level(level)} without {names_text(matches)}",
                     about=places,
-                    forbidden=self.books.domains.covering(level, self.whereabouts.cpus(places)),
-                    blockers=tuple(matches),
+                    forbidden=self.books.domains.covering(
+                        level, self.scene.whereabouts.cpus(places)
+                    ),
+                    blockers=matches,
                     level=level,
                     is_lasting=is_lasting(one),
                 )
@@ -243,7 +243,7 @@ class RuleReading(Struct):
             rule=rule,
             counts_itself=rule.counts_itself(self.container),
             counted=places,
-            by_count=self.whereabouts.domains_by_count(level, counted, self._usable, itself),
+            by_count=self.scene.whereabouts.domains_by_count(level, counted, self._usable, itself),
         )
         if rule.is_required and self.rules.on_unsatisfiable is not OnUnsatisfiable.DEGRADE:
             self.spreads.append(counts)
@@ -300,9 +300,9 @@ class RuleReading(Struct):
     def _read_standing(
         self, matching: Sequence[StandingRule], pulls: Pulls
     ) -> tuple[tuple[Barrier, ...], tuple[Barrier, ...]]:
-        """What blocks the newcomer, and what would if it were not exempt."""
+        """Barriers that block the newcomer, and those that would if it were not exempt."""
         barriers: list[Barrier] = []
-        mates = self.whereabouts.mates
+        mates = self.scene.whereabouts.mates
         if len(matching) > _FEW_RULES:
             self.scene.expect(matching)
         for one in matching:

@@ -7,11 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from ..lineup import Lineup
-from .restriction import (
-    Restriction,
-    named_in,
-    told_once,
-)
+from .restriction import Restriction, named_in, told_once, told_reason, told_rule
 
 _NOT_FREE: Final = ", which was not free"
 
@@ -66,11 +62,11 @@ def as_told(told: Sequence[str], broken: Iterable[Restriction]) -> tuple[str, ..
         rules.setdefault(one.name, []).append(one)
     before: dict[str, list[str]] = {}
     for text in told:
-        before.setdefault(text.rpartition(": ")[0], []).append(text)
+        before.setdefault(told_rule(text), []).append(text)
     texts = {name: _texts(before.get(name, ()), some) for name, some in rules.items()}
     # Texts of one rule need not follow one another.
     found: dict[str, None] = {}
-    for name, some in chain(_with_names(told), texts.items()):
+    for name, some in chain([(told_rule(text), (text,)) for text in told], texts.items()):
         left = texts.get(name, ())
         found.update(dict.fromkeys(some if {*some} <= {*left} else left))
     return tuple(found)
@@ -81,23 +77,15 @@ def joined(earlier: Sequence[str], found: Sequence[str]) -> tuple[str, ...]:
 
     Whether the earlier ones still hold is looked at once everybody is there.
     """
-    told = {text.rpartition(": ")[0] for text in earlier}
-    return (*earlier, *(text for text in found if text.rpartition(": ")[0] not in told))
-
-
-def _with_names(told: Iterable[str]) -> Iterable[tuple[str, Sequence[str]]]:
-    return ((text.rpartition(": ")[0], (text,)) for text in told)
+    told = set(map(told_rule, earlier))
+    return (*earlier, *(text for text in found if told_rule(text) not in told))
 
 
 def _texts(told: Sequence[str], rules: Sequence[Restriction]) -> Sequence[str]:
     """The texts of rules of one name, of which these were told."""
     anew = told_once(rules)
     is_once = 0 < len(told) <= len(anew)
-    return told if is_once and _are_same([_reason(text) for text in told], rules) else anew
-
-
-def _reason(text: str) -> str:
-    return text.rpartition(": ")[2]
+    return told if is_once and _are_same(list(map(told_reason, told)), rules) else anew
 
 
 def _are_same(reasons: Sequence[str], rules: Sequence[Restriction]) -> bool:

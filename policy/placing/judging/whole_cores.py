@@ -10,13 +10,11 @@ from .restriction import Restriction
 
 def whole_core_rule(
     container: Container, request: Request, cores: CpuBlocks, usable: int, free: int
-) -> Restriction | None:
-    """The cpus outside of idle cores, as those that a container must not have; None: any will do.
+) -> Restriction:
+    """The cpus outside of idle cores, as those that a container must not have.
 
     `usable` and `free` are masks.
     """
-    if not request.whole_cores:
-        return None
     idle = idle_cores(cores, usable, free)
     setting = effective(container.pod.annotations, HIDE_KEY, container.name)
     return Restriction(

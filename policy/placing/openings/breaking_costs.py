@@ -176,9 +176,9 @@ class BreakingCosts:
                 forbidden = reduce(int.__or__, [one.rule.forbidden for one in rules])
                 together = sum([one.cost for one in rules])
                 found.append((self._domains.holders(level), rules, forbidden, together))
-        levels = [level for level, some in self._choosing if any(not broken & at for at, _ in some)]
         everywhere = reduce(int.__or__, [forbidden for _, _, forbidden, _ in found], 0)
         narrowest: Mapping[int, int] = {}
+        levels = self.levels_chosen(broken)
         if found and all(self._domains.nest(*pair) for pair in pairwise(levels)):
             narrowest = found[0][0]
         known = self._of_broken[broken] = _Price(cost, found, everywhere, narrowest)
@@ -231,7 +231,7 @@ class BreakingCosts:
         return cost
 
     def _sure_at(self, level: Level | None) -> tuple[int, Sequence[tuple[int, int, int]]]:
-        """What it costs to be in two domains of a level, and the other rules.
+        """The cost of two domains of a level, and the other rules.
 
         Of each the place if it counts only where it is broken, the cpus where it is, its cost.
         """

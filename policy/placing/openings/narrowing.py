@@ -349,7 +349,7 @@ def may_make_way(held: Iterable[ContainerId], books: Books) -> Sequence[Containe
         grant = ledger.counted(held_as)
         cpus = standing_cpus(grant, ledger)
         if has_room(grant, cpus, ledger):
-            inside = tuple(ledger.members(held_as)) or (held_as,)
+            inside = ledger.occupants(held_as)
             if not any(needs_all(standing.of(one), cpus, books.domains) for one in inside):
                 members[held_as] = inside
     if not members or not standing.has_required_affinity:

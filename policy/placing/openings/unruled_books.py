@@ -65,5 +65,5 @@ def _narrowed(books: Books) -> Iterable[Grant]:
 
 def _of(held_as: ContainerId, books: Books) -> Sequence[Container]:
     """The container that holds a grant, or those in the pen that does."""
-    members, residents = books.ledger.members(held_as), books.affinity.residents
-    return [residents.container(one) for one in members or (held_as,) if one in residents]
+    occupants, residents = books.ledger.occupants(held_as), books.affinity.residents
+    return [residents.container(one) for one in occupants if one in residents]

@@ -158,8 +158,7 @@ def test_reserved_shares_are_of_the_reserved_cpus() -> None:
     assert ledger.free_reserved_milli == 1300
     assert ledger.room == before
     assert ledger.sharing(ROOT) == {}
-    assert ledger.neighbours(CpuType.RESERVED)[ROOT] == 1
-    assert ledger.neighbours(CpuType.NORMAL)[ROOT] == 0
+    assert ledger.neighbours[ROOT] == 0
     ledger.drop(grant.container_id)
     assert ledger.free_reserved_milli == 2000
 

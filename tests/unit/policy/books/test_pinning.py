@@ -1,9 +1,12 @@
 """What the kernel is told of a grant: cpus and memory nodes; and only real changes."""
 
+from functools import partial
+
 import pytest
 from msgspec import structs
 
 from pinfold.policy.books.cpu_ledger import Ledger
+from pinfold.policy.books.idle_cpus import IdleCpus
 from pinfold.policy.books.pinning import Pinner
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.cpus.picker import CpuPicker
@@ -11,8 +14,11 @@ from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Grant, PoolId
 from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.model.request import CpuType
+from pinfold.policy.pools.domains import Domains
 from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
+from pinfold.policy.rules.affinity_index import AffinityIndex
+from pinfold.policy.rules.podaffinity.standing_rules import StandingRules
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.counted_calls import count_lines
@@ -27,8 +33,10 @@ def pinner_of(config: Config | None = None, spec: str = SPEC) -> tuple[Ledger, P
     picker = CpuPicker(machine)
     reserved = Config(reserved_resources=Amounts(cpu="cpuset:0-1"))
     supply = read_supply(machine, reserved, picker)
-    ledger = Ledger(build_tree(machine, supply), picker)
-    return ledger, Pinner(ledger, config or Config(), picker.cores)
+    tree = build_tree(machine, supply)
+    domains = partial(Domains, machine, supply.allowed)
+    ledger, idle = Ledger(tree, picker), IdleCpus(tree, AffinityIndex(), StandingRules(), domains)
+    return ledger, Pinner(ledger, config or Config(), picker.cores, idle)
 
 
 def grant(

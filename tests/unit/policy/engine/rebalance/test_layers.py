@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.rebalance.placement_score import placement_objective, placement_score
+from pinfold.policy.engine.rebalance.placement_score import placement_objective
 from pinfold.policy.engine.rebalance.plan import rebalance
 from pinfold.policy.engine.rebalance.tenants import placement_model
+from pinfold.policy.engine.rebalance.wishes import weigh_wishes
 from pinfold.policy.model.container import Container
 from pinfold.policy.model.grant import Grant, PoolId
 from pinfold.topology.made.spec import machine_from_spec
@@ -69,7 +70,7 @@ def test_a_preferred_rule_is_worth_its_weight_in_one_domain(
     names = [ROOT if number is None else NODES[number] for number in pools]
     fan = shared("fan", prefer(5, term(level, "star"), is_anti=is_anti))
     engine = put((shared("star"), names[1]), (fan, names[0]))
-    assert placement_score(engine.snapshot()) == expected
+    assert weigh_wishes(engine.snapshot()).satisfied == expected
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -100,4 +101,4 @@ def test_a_rebalance_brings_together_what_prefers_it_in_a_cache_that_is_no_pool(
     assert (plan.score, plan.score_after) == (0, 50 * WHOLE)
     (move,) = plan.moves
     engine.move(move.container.id, move.pool_id)
-    assert placement_score(engine.snapshot()) == plan.score_after
+    assert weigh_wishes(engine.snapshot()).satisfied == plan.score_after

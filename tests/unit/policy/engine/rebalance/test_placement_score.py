@@ -6,7 +6,7 @@ import pytest
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.rebalance.placement_score import placement_objective, placement_score
+from pinfold.policy.engine.rebalance.placement_score import placement_objective, pools_of
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import PoolId
 from tests.unit.policy.engine.pods_with_wishes import CONFIG, MACHINE, placed, wishing
@@ -40,7 +40,8 @@ def test_a_pair_counts_its_weight_times_its_closeness(
     pools: tuple[str, str], of_a: Mapping[str, int], of_b: Mapping[str, int], expected: int
 ) -> None:
     engine = placed((wishing("a", wishes=of_a), pools[0]), (wishing("b", wishes=of_b), pools[1]))
-    assert placement_score(engine.snapshot()) == expected
+    snapshot = engine.snapshot()
+    assert placement_objective(snapshot).score(pools_of(snapshot.grants)) == expected
 
 
 def test_the_order_of_arrival_and_symmetry_are_the_same_to_the_score() -> None:

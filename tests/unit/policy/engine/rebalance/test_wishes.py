@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.rebalance.placement_score import placement_score
+from pinfold.policy.engine.rebalance.placement_score import placement_objective, pools_of
 from pinfold.policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from pinfold.policy.engine.rebalance.wishes import WishKey, weigh_wishes
 from pinfold.policy.model.container import Container, ContainerId, QosClass, Resources
@@ -51,7 +51,7 @@ def test_a_wish_is_unmet_where_nothing_is_as_wished(
     snapshot = placed((DB, ZERO), (one, pool)).snapshot()
     found = weigh_wishes(snapshot)
     assert dict(found.unmet) == expected
-    assert found.satisfied == placement_score(snapshot)
+    assert found.satisfied == placement_objective(snapshot).score(pools_of(snapshot.grants))
 
 
 def test_what_is_wished_is_the_satisfied_weight_of_the_best_that_is_thinkable() -> None:
