@@ -3,7 +3,6 @@
 Everything here is done in a turn of the owner's; whoever serves a runtime converts its messages.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -71,7 +70,8 @@ class Events:
         self._machine_memory_bytes = machine_memory_bytes
         self._undone = UndoneCreations()
         self.foreign_pins = ForeignPins()
-        self._gone: deque[ContainerId] = deque(maxlen=_GONE_MAX)
+        self._gone: dict[ContainerId, None] = {}
+        """The last containers that ended: whatever is told of them later adopts none."""
 
     @property
     def asks_kubelet(self) -> bool:
@@ -83,6 +83,7 @@ class Events:
         if not newcomer.container.id:
             return Answer()
         newcomer = self.foreign_pins.looked_at(newcomer)
+        self._gone.pop(newcomer.container.id, None)
         self.policy.begin()
         try:
             return self._placed("create", newcomer, ContainerState.CREATED, self.policy.create)
@@ -161,13 +162,14 @@ class Events:
         if known is not None and is_undone and is_placed and is_new:
             undone = self._undone.count(known)
             self._owner.afterwards(lambda: self.report(undone))
+        self._note_gone(container_id)
         return self._releases.release(container_id, self.policy.stop)
 
     def remove(self, container_id: ContainerId) -> Answer:
         """Forget a container."""
         answer = self._releases.release(container_id, self.policy.remove)
         self.asked.pop(container_id, None)
-        self._gone.append(container_id)
+        self._note_gone(container_id)
         return answer
 
     def stop_pod(self, pod_id: PodId) -> None:
@@ -367,6 +369,11 @@ class Events:
             and not mention.is_over
             and (known is None or known.state is not ContainerState.EXITED)
         )
+
+    def _note_gone(self, container_id: ContainerId) -> None:
+        self._gone[container_id] = None
+        if len(self._gone) > _GONE_MAX:
+            del self._gone[next(iter(self._gone))]
 
     def _of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         return self.policy.of_pod(pod_id) if pod_id else ()
