@@ -4,6 +4,7 @@ Everything here is done in a turn of the owner's; whoever serves a runtime conve
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from msgspec import structs
@@ -84,9 +85,14 @@ class Events:
             return Answer()
         newcomer = self.foreign_pins.looked_at(newcomer)
         self._gone.pop(newcomer.container.id, None)
+        create = partial(self._placed, "create", newcomer, ContainerState.CREATED)
+        if newcomer.container.id in self.policy.grants:
+            # One of this id may run, and where this fails it goes on.
+            with self.policy.undone_on_fault():
+                return create(self.policy.create)
         self.policy.begin()
         try:
-            return self._placed("create", newcomer, ContainerState.CREATED, self.policy.create)
+            return create(self.policy.create)
         except Exception as fault:
             self.adjust(UNDONE, self._releases.undo(newcomer.container.id, fault))
             raise
@@ -247,7 +253,9 @@ class Events:
         for container_id, texts in found.items():
             decision = self.policy.decisions[container_id]
             if set(texts) - set(before[container_id].unmet):
-                self._tell_unmet(self.policy.containers[container_id], decision)
+                told = as_it_is(self.policy, decision)
+                known = self.policy.containers[container_id]
+                self._owner.afterwards(partial(self._decided, "unmet", known, told))
         self._owner.afterwards(self.report.look)
         return found
 
@@ -301,10 +309,6 @@ class Events:
         if answer.own is not None and answer.container_id is not None:
             told.pop(answer.container_id, None)
         return answer if told == answer.others else structs.replace(answer, others=told)
-
-    def _tell_unmet(self, container: Container, decision: Decision) -> None:
-        told = as_it_is(self.policy, decision)
-        self._owner.afterwards(lambda: self._decided("unmet", container, told))
 
     def _tell_cold_start(self, container_id: ContainerId) -> None:
         container = self.policy.containers.get(container_id)

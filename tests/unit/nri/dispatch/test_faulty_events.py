@@ -69,6 +69,30 @@ def test_a_creation_in_which_something_raises_holds_nothing_and_moves_nobody(
     assert policy.grants[newcomer.id].exclusive, "it is adopted as it begins to run"
 
 
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [(Books, "take"), (Books, "release"), (Books, "settle"), (UnmetRules, "refresh_moved")],
+)
+def test_one_that_runs_keeps_its_cpus_where_its_second_creation_raises(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch, place: type, name: str
+) -> None:
+    """Its runtime may be wrong, and it goes on."""
+    owner = container_of("owner", 2)
+    policy, kernel = node.events.policy, told(node)
+    before, asked = dict(policy.grants), dict(node.events.asked)
+    monkeypatch.setattr(place, name, _raise)
+    with pytest.raises(ZeroDivisionError):
+        create(node, replace(owner, resources=container_of("owner", 3).resources))
+    monkeypatch.undo()
+    assert policy.grants == before
+    assert policy.containers[owner.id].state is ContainerState.RUNNING
+    assert node.events.asked == asked
+    assert told(node) == kernel
+    node.owner.ask("check", policy.check)
+    node.owner.ask("stop", lambda: node.events.stop(owner.id))
+    assert owner.id not in policy.grants
+
+
 def test_who_comes_home_by_a_creation_that_failed_is_told_and_reported(
     node: LiveNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
