@@ -106,7 +106,7 @@ class Events:
         if not container_id:
             return
         if self._is_news(mention):
-            self.post(self._adopt(mention))
+            self._adopt(mention)
         self.policy.start(container_id)
         self._undone.forget(self.policy.containers.get(container_id))
         decision = self.policy.decisions.get(container_id)
@@ -123,7 +123,7 @@ class Events:
         if not container_id:
             return Answer()
         if self._is_news(mention):
-            self.post(self._adopt(mention))
+            self._adopt(mention)
             # Its start, if it is told at all, was told before.
             self._actuator.run(container_id, mention.pid)
         known = self.policy.containers.get(container_id)
@@ -201,9 +201,6 @@ class Events:
         adopted = self.policy.synchronize(listed.containers, advice, listed.unread)
         self.advice = {}
         containers_by_id = {one.id: one for one in listed.containers}
-        wanted = {one: self.policy.pinning(one) or Pinning() for one in self.policy.grants}
-        self._actuator.synchronize(wanted, listed.pids, ())
-        self._refused_updates.renew()
 
         def tell() -> None:
             tell_faults(self.report, adopted)
@@ -219,10 +216,14 @@ class Events:
                 )
                 self._tell_cold_start(known.id)
                 self.policy.compact(known.id)
-            self.report(Synchronized(len(containers_by_id), len(adopted.changes)))
+            self.report(Synchronized(len(containers_by_id), len(changes)))
 
         self._owner.afterwards(tell)
-        return Answer(others=new_pinnings(adopted.changes))
+        changes = self.moves.resized_meanwhile(tuple(self.policy.grants), advice, adopted.changes)
+        wanted = {one: self.policy.pinning(one) or Pinning() for one in self.policy.grants}
+        self._actuator.synchronize(wanted, listed.pids, ())
+        self._refused_updates.renew()
+        return Answer(others=new_pinnings(changes))
 
     def reconfigure(self, config: Config | None = None, machine: Machine | None = None) -> bool:
         """Let the same policy with another configuration or machine take over everything that runs.
@@ -358,11 +359,14 @@ class Events:
             self.asked[container.id] = newcomer.linux
         return answer
 
-    def _adopt(self, mention: Mention) -> Answer:
+    def _adopt(self, mention: Mention) -> None:
         """Take over a container that runs already: it cannot be refused any more."""
         late = mention.read()
         with self.policy.undone_on_fault():
-            return self._placed("adopt", late, ContainerState.RUNNING, self.policy.adopt)
+            answer = self._placed("adopt", late, ContainerState.RUNNING, self.policy.adopt)
+        self.post(answer)
+        changes = self.moves.resized_meanwhile([mention.container_id], {})
+        self._actuator.want(new_pinnings(changes))
 
     def _is_news(self, mention: Mention) -> bool:
         """Whether a container that runs holds nothing."""

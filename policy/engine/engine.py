@@ -4,8 +4,6 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from msgspec.structs import replace
-
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NodeSet
 from ..books.books import Books
@@ -29,6 +27,7 @@ from .advice import Advice
 from .allocator import Allocator
 from .decision import Adopted, Decision
 from .left_cpus import LeftCpus
+from .missed_resizes import MissedResizes
 from .replacing.asked_move import ANYWHERE, AskedMove
 from .restoring.restoration import restore, without_faulty
 from .restoring.undoing import EventUndoing
@@ -104,6 +103,11 @@ class Engine:
     def stuck_containers(self) -> StuckContainers:
         """Containers that the runtime does not take off cpus, to be noted."""
         return StuckContainers(self._allocator)
+
+    @property
+    def missed_resizes(self) -> MissedResizes:
+        """Resizes that were made while nobody looked, to be found and made good."""
+        return MissedResizes(self._allocator)
 
     @property
     def decisions(self) -> Mapping[ContainerId, Decision]:
@@ -266,13 +270,6 @@ class Engine:
 
     def update(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Change what a container asks for; a refusal leaves it what it had."""
-        known = self._allocator.roster.containers.get(container_id)
-        if known is None or container_id not in self.grants:
-            refusal = Refusal(reason=f"container {container_id!r} holds no cpus to resize")
-            return Decision(container_id=container_id, result=refusal)
-        if resources == known.resources:
-            pinning = self.pinning(container_id) or Pinning()
-            return replace(self.decisions[container_id], pinning=pinning, changes=())
         return resized(self._allocator, container_id, resources)
 
     def resize_pod(self, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:

@@ -20,7 +20,7 @@ from ...pools.pool_tree import Pool, PoolTree
 from ..advice import Advice
 
 
-def overlaps(running: Sequence[tuple[Container, Request | None]]) -> Mapping[ContainerId, int]:
+def overlaps(running: Sequence[tuple[Container, Request | None]]) -> dict[ContainerId, int]:
     """For each container the mask of the cpus that any other one runs on. O(containers).
 
     Preserved containers and those without a request count for nothing: they may run on anybody's
@@ -120,8 +120,11 @@ def _explained(
     own = NO_CPUS
     if advice is None:
         own = _beside_reserved(cpus, request, root.reserved, others)
-    elif advice.exclusive <= free and advice.explains(cpus, request, picker):
-        own = advice.exclusive
+    elif advice.exclusive <= free:
+        # Where others run on them as well, what is remembered is older than its resize.
+        is_more = advice.is_more_than(cpus, request, picker)
+        is_more &= not advice.exclusive.mask & others
+        own = advice.exclusive if is_more or advice.explains(cpus, request, picker) else NO_CPUS
     if advice is not None and not (advice.exclusive or request.exclusive):
         cpus = left_of_share(cpus, request.shared_milli, advice.pool, ledger)
     is_lent = _may_be_lent_beside(cpus, request, root.reserved, own)
@@ -134,7 +137,10 @@ def _explained(
     elif own:
         exclusive = own
     else:
-        exclusive = _exclusive_part(cpus, request, picker, others, free, root.isolated)
+        is_known = advice is not None
+        exclusive = _exclusive_part(
+            cpus, request, picker, others, free, root.isolated, is_known=is_known
+        )
     if exclusive is None or (request.exclusive and not (is_lent or cpus - exclusive <= sharable)):
         return None
     if exclusive and not root.reserved and not sharable - exclusive:
@@ -285,8 +291,13 @@ def _exclusive_part(
     others: int,
     free: CpuSet,
     isolated: CpuSet,
+    *,
+    is_known: bool,
 ) -> CpuSet | None:
-    """The exclusive cpus among those a container has; None where they are not explained so."""
+    """The exclusive cpus among those a container has; None where they are not explained so.
+
+    `is_known`: others are remembered to be its own.
+    """
     own = cpus.mask & ~others
     if request.shared_milli:
         # The kernel shows the exclusive and the shared cpus as one set: any cpus that nobody else
@@ -294,12 +305,15 @@ def _exclusive_part(
         certain = cpus.mask & isolated.mask
         uncertain = request.exclusive - certain.bit_count()
         rest = picker.pick(own & ~certain, uncertain) if uncertain >= 0 else None
+        if rest is None and own == cpus.mask and not is_known:
+            # Fewer than it asks for, but nobody else's: it grew while nobody looked.
+            return cpus
         return None if rest is None else CpuSet(certain | rest)
     missing = request.exclusive - len(cpus)
-    if missing < 0 or (missing and own != cpus.mask):
+    if missing and (own != cpus.mask or (missing < 0 and is_known)):
         return None
-    # Fewer than it asks for, but nobody else's: its request grew while nobody looked.
-    if missing and request.hide_hyperthreads:
+    # Fewer or more than it asks for, but nobody else's: it was resized while nobody looked.
+    if missing > 0 and request.hide_hyperthreads:
         hidden = CpuSet(picker.cores.covering(cpus.mask) & free.mask & ~others) - cpus
         cpus |= CpuSet(picker.pick(hidden.mask, min(missing, len(hidden))) or 0)
     return cpus
