@@ -22,7 +22,7 @@ from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
 from .adoption.adopted_container import adopt_alone
-from .adoption.takeover import Remembered, adopted_all, taken_over
+from .adoption.takeover import Remembered, recovered, synchronized, taken_over
 from .advice import Advice
 from .allocator import Allocator
 from .decision import Adopted, Decision
@@ -166,9 +166,9 @@ class Engine:
         """
         books, roster = self._allocator.books, self._allocator.roster
         before = without_faulty(books, roster, self._unread, faulty, told)
-        allocator = Allocator(books.emptied(), self._interrupts)
-        allocator.roster.recall_places(roster)
-        self._allocator, found = taken_over(allocator, before, self.completed, self._interrupts)
+        self._allocator, found = recovered(
+            self._allocator, before, self.completed, self._interrupts
+        )
         return found
 
     def pinning(self, container_id: ContainerId) -> Pinning | None:
@@ -352,11 +352,9 @@ class Engine:
         remembered = Remembered(
             advice=advice, unread=unread, decisions=dict(self.decisions), tree=self.tree
         )
-        for container_id in tuple(self.containers):
-            self._allocator.forget(container_id)
-        self.stuck_containers.hold({})
-        running = map(self.completed, containers)
-        self._allocator, found = adopted_all(self._allocator, running, remembered, self._interrupts)
+        self._allocator, found = synchronized(
+            self._allocator, containers, remembered, self.completed, self._interrupts
+        )
         return found
 
     def reconfigured(

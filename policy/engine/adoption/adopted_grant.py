@@ -26,13 +26,19 @@ def overlaps(running: Sequence[tuple[Container, Request | None]]) -> dict[Contai
     Preserved containers and those without a request count for nothing: they may run on anybody's
     cpus.
     """
+    return overlaps_of(
+        {
+            one.id: one.cpus.mask
+            if one.cpus and request is not None and request.cpu_type is not CpuType.PRESERVE
+            else 0
+            for one, request in running
+        }
+    )
+
+
+def overlaps_of(masks: Mapping[ContainerId, int]) -> dict[ContainerId, int]:
+    """For each container the mask of the cpus that are in the mask of any other one, too."""
     once = twice = 0
-    masks = {
-        one.id: one.cpus.mask
-        if one.cpus and request is not None and request.cpu_type is not CpuType.PRESERVE
-        else 0
-        for one, request in running
-    }
     for mask in masks.values():
         twice |= once & mask
         once |= mask
