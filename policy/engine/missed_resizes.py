@@ -23,7 +23,7 @@ class MissedResizes:
     def among(
         self, container_ids: Sequence[ContainerId], advice: Mapping[ContainerId, Advice]
     ) -> Sequence[ContainerId]:
-        """Those of some containers that were resized since, by what is remembered of them.
+        """Containers, of some, that were resized since, by what is remembered of them.
 
         Where nothing is, those that have another number of cpus for themselves than they ask for.
         """

@@ -126,11 +126,8 @@ def _explained(
     own = NO_CPUS
     if advice is None:
         own = _beside_reserved(cpus, request, root.reserved, others)
-    elif advice.exclusive <= free:
-        # Where others run on them as well, what is remembered is older than its resize.
-        is_more = advice.is_more_than(cpus, request, picker)
-        is_more &= not advice.exclusive.mask & others
-        own = advice.exclusive if is_more or advice.explains(cpus, request, picker) else NO_CPUS
+    elif advice.exclusive <= free and _are_remembered(cpus, request, advice, others, picker):
+        own = advice.exclusive
     if advice is not None and not (advice.exclusive or request.exclusive):
         cpus = left_of_share(cpus, request.shared_milli, advice.pool, ledger)
     is_lent = _may_be_lent_beside(cpus, request, root.reserved, own)
@@ -143,10 +140,8 @@ def _explained(
     elif own:
         exclusive = own
     else:
-        is_known = advice is not None
-        exclusive = _exclusive_part(
-            cpus, request, picker, others, free, root.isolated, is_known=is_known
-        )
+        args = cpus, request, picker, others, free, root.isolated
+        exclusive = _exclusive_part(*args, is_known=advice is not None)
     if exclusive is None or (request.exclusive and not (is_lent or cpus - exclusive <= sharable)):
         return None
     if exclusive and not root.reserved and not sharable - exclusive:
@@ -166,6 +161,17 @@ def _explained(
         grown=advice.grown if exclusive == advice.exclusive else (),
         within=within if within is not None and cpus - exclusive <= within else None,
     )
+
+
+def _are_remembered(
+    cpus: CpuSet, request: Request, advice: Advice, others: int, picker: CpuPicker
+) -> bool:
+    """Whether the cpus that are remembered as its own are so where a container has these."""
+    if advice.explains(cpus, request, picker):
+        return True
+    # Where others run on them as well, what is remembered is older than its resize.
+    is_shared = bool(advice.exclusive.mask & others)
+    return not is_shared and advice.is_more_than(cpus, request, picker)
 
 
 def _named(container: Container, advice: Advice, cpus: CpuSet, tree: PoolTree) -> Pool | None:
