@@ -3,8 +3,8 @@
 Everything here is done in a turn of the owner's; whoever serves a runtime converts its messages.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from msgspec import structs
@@ -71,7 +71,8 @@ class Events:
         self._machine_memory_bytes = machine_memory_bytes
         self._undone = UndoneCreations()
         self.foreign_pins = ForeignPins()
-        self._gone: deque[ContainerId] = deque(maxlen=_GONE_MAX)
+        self._gone: dict[ContainerId, None] = {}
+        """The last containers that ended: whatever is told of them later adopts none."""
 
     @property
     def asks_kubelet(self) -> bool:
@@ -83,9 +84,15 @@ class Events:
         if not newcomer.container.id:
             return Answer()
         newcomer = self.foreign_pins.looked_at(newcomer)
+        self._gone.pop(newcomer.container.id, None)
+        create = partial(self._placed, "create", newcomer, ContainerState.CREATED)
+        if newcomer.container.id in self.policy.grants:
+            # One of this id may run, and where this fails it goes on.
+            with self.policy.undone_on_fault():
+                return create(self.policy.create)
         self.policy.begin()
         try:
-            return self._placed("create", newcomer, ContainerState.CREATED, self.policy.create)
+            return create(self.policy.create)
         except Exception as fault:
             self.adjust(UNDONE, self._releases.undo(newcomer.container.id, fault))
             raise
@@ -99,7 +106,7 @@ class Events:
         if not container_id:
             return
         if self._is_news(mention):
-            self.post(self._adopt(mention))
+            self._adopt(mention)
         self.policy.start(container_id)
         self._undone.forget(self.policy.containers.get(container_id))
         decision = self.policy.decisions.get(container_id)
@@ -116,7 +123,7 @@ class Events:
         if not container_id:
             return Answer()
         if self._is_news(mention):
-            self.post(self._adopt(mention))
+            self._adopt(mention)
             # Its start, if it is told at all, was told before.
             self._actuator.run(container_id, mention.pid)
         known = self.policy.containers.get(container_id)
@@ -161,13 +168,14 @@ class Events:
         if known is not None and is_undone and is_placed and is_new:
             undone = self._undone.count(known)
             self._owner.afterwards(lambda: self.report(undone))
+        self._note_gone(container_id)
         return self._releases.release(container_id, self.policy.stop)
 
     def remove(self, container_id: ContainerId) -> Answer:
         """Forget a container."""
         answer = self._releases.release(container_id, self.policy.remove)
         self.asked.pop(container_id, None)
-        self._gone.append(container_id)
+        self._note_gone(container_id)
         return answer
 
     def stop_pod(self, pod_id: PodId) -> None:
@@ -193,9 +201,6 @@ class Events:
         adopted = self.policy.synchronize(listed.containers, advice, listed.unread)
         self.advice = {}
         containers_by_id = {one.id: one for one in listed.containers}
-        wanted = {one: self.policy.pinning(one) or Pinning() for one in self.policy.grants}
-        self._actuator.synchronize(wanted, listed.pids, ())
-        self._refused_updates.renew()
 
         def tell() -> None:
             tell_faults(self.report, adopted)
@@ -211,10 +216,14 @@ class Events:
                 )
                 self._tell_cold_start(known.id)
                 self.policy.compact(known.id)
-            self.report(Synchronized(len(containers_by_id), len(adopted.changes)))
+            self.report(Synchronized(len(containers_by_id), len(changes)))
 
         self._owner.afterwards(tell)
-        return Answer(others=new_pinnings(adopted.changes))
+        changes = self.moves.resized_meanwhile(tuple(self.policy.grants), advice, adopted.changes)
+        wanted = {one: self.policy.pinning(one) or Pinning() for one in self.policy.grants}
+        self._actuator.synchronize(wanted, listed.pids, ())
+        self._refused_updates.renew()
+        return Answer(others=new_pinnings(changes))
 
     def reconfigure(self, config: Config | None = None, machine: Machine | None = None) -> bool:
         """Let the same policy with another configuration or machine take over everything that runs.
@@ -245,7 +254,9 @@ class Events:
         for container_id, texts in found.items():
             decision = self.policy.decisions[container_id]
             if set(texts) - set(before[container_id].unmet):
-                self._tell_unmet(self.policy.containers[container_id], decision)
+                told = as_it_is(self.policy, decision)
+                known = self.policy.containers[container_id]
+                self._owner.afterwards(partial(self._decided, "unmet", known, told))
         self._owner.afterwards(self.report.look)
         return found
 
@@ -300,10 +311,6 @@ class Events:
             told.pop(answer.container_id, None)
         return answer if told == answer.others else structs.replace(answer, others=told)
 
-    def _tell_unmet(self, container: Container, decision: Decision) -> None:
-        told = as_it_is(self.policy, decision)
-        self._owner.afterwards(lambda: self._decided("unmet", container, told))
-
     def _tell_cold_start(self, container_id: ContainerId) -> None:
         container = self.policy.containers.get(container_id)
         decision = self.policy.decisions.get(container_id)
@@ -352,11 +359,14 @@ class Events:
             self.asked[container.id] = newcomer.linux
         return answer
 
-    def _adopt(self, mention: Mention) -> Answer:
+    def _adopt(self, mention: Mention) -> None:
         """Take over a container that runs already: it cannot be refused any more."""
         late = mention.read()
         with self.policy.undone_on_fault():
-            return self._placed("adopt", late, ContainerState.RUNNING, self.policy.adopt)
+            answer = self._placed("adopt", late, ContainerState.RUNNING, self.policy.adopt)
+        self.post(answer)
+        changes = self.moves.resized_meanwhile([mention.container_id], {})
+        self._actuator.want(new_pinnings(changes))
 
     def _is_news(self, mention: Mention) -> bool:
         """Whether a container that runs holds nothing."""
@@ -367,6 +377,11 @@ class Events:
             and not mention.is_over
             and (known is None or known.state is not ContainerState.EXITED)
         )
+
+    def _note_gone(self, container_id: ContainerId) -> None:
+        self._gone[container_id] = None
+        if len(self._gone) > _GONE_MAX:
+            del self._gone[next(iter(self._gone))]
 
     def _of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         return self.policy.of_pod(pod_id) if pod_id else ()

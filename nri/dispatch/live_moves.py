@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from ...policy.engine.advice import Advice
 from ...policy.engine.decision import Decision
 from ...policy.engine.engine import Engine
 from ...policy.engine.replacing.asked_move import AskedMove
@@ -16,6 +17,7 @@ from ...policy.model.pinning import Change, Pinning, changed, new_pinnings
 from .actuator import Actuator
 from .broken_rules import BrokenRules, unmet_by_now
 from .owner import Owner
+from .report import Crashed
 
 T = TypeVar("T")
 
@@ -142,6 +144,39 @@ class LiveMoves:
             changes = _together(changes, policy.left_cpus.keep(before.values()))
         self._await(before, policy)
         return found, changes
+
+    def resized_meanwhile(
+        self,
+        container_ids: Sequence[ContainerId],
+        advice: Mapping[ContainerId, Advice],
+        changes: tuple[Change, ...] = (),
+    ) -> tuple[Change, ...]:
+        """Resize adopted containers whose runtime did so while nobody looked.
+
+        As by `kept`, each by itself: one that is refused, or fails, stays as it is. Returns these
+        earlier `changes` with what follows.
+        """
+        for one in self._policy().missed_resizes.among(container_ids, advice):
+            known = self._policy().containers[one]
+            try:
+                decision, more = self.kept([one], partial(self._resize, one))
+            except Exception as fault:
+                self._owner.afterwards(
+                    partial(self._report, Crashed(f"resize of container {one}", fault))
+                )
+                continue
+            changes = _together(changes, more)
+            if isinstance(decision.result, Grant):
+                self._owner.afterwards(partial(self._decided, "update", known, decision))
+        return changes
+
+    def _resize(self, container_id: ContainerId) -> tuple[Decision, tuple[Change, ...]]:
+        """Make good one resize; what follows from it, its own container's change included."""
+        policy = self._policy()
+        before = policy.pinning(container_id) or Pinning()
+        decision = policy.missed_resizes.make(container_id)
+        own = changed(container_id, before, decision.pinning)
+        return decision, decision.changes if own is None else (*decision.changes, own)
 
     def kept_since(self, old: Engine, changes: tuple[Change, ...]) -> tuple[Change, ...]:
         """As by `kept`, of all whom the present policy leaves less than an older one gave them."""

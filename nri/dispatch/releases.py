@@ -68,6 +68,8 @@ class Releases:
 
 
 def tell_faults(report: Report, adopted: Adopted) -> None:
-    """Report what went wrong with containers while they were adopted."""
+    """Report what went wrong with containers while they were adopted, and with all of them."""
+    if adopted.fault is not None:
+        report(Crashed("adoption of all that runs", adopted.fault))
     for container_id, error in adopted.faults.items():
         report(Crashed(f"adoption of container {container_id}", error))

@@ -195,13 +195,14 @@ class Pinner:
         """Take the present state as told: nobody is updated for what changed until here.
 
         But for those who were told cpus that belong to another container, or idle ones that a rule
-        keeps them from: they have to leave them, and their changes are returned.
+        keeps them from: they have to leave them, and their changes are returned. So has who shares
+        nothing those that are not its own: it is told of nothing that others get.
         """
         self._marked = {}
         self._refresh()
-        grants = self._ledger.grants
+        grants, root = self._ledger.grants, self._ledger.tree.root
         found: list[Change] = []
-        taken = 0
+        taken, anybodys = 0, root.sharable.mask | root.isolated.mask
         for grant in (*grants.values(), *self._ledger.pens.values()):
             taken |= grant.exclusive.mask
         for container_id, grant in grants.items():
@@ -210,7 +211,8 @@ class Pinner:
             if told.cpus is None:
                 continue
             is_lent = grant.idle_level is not None and told.cpus.mask & ~self._usable(grant)
-            if is_lent or told.cpus.mask & taken & ~own.mask:
+            given = anybodys if grant.has_own_cpus_alone else taken
+            if is_lent or told.cpus.mask & given & ~own.mask:
                 after = self._told[container_id] = replace(told, cpus=self._cpus_of(grant))
                 found.append(Change(container_id=container_id, before=told, after=after))
         return tuple(found)

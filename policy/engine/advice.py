@@ -156,6 +156,17 @@ class Advice(Struct, frozen=True, kw_only=True):
             return bool(seen & self.exclusive.mask)
         return request.shared_milli > 0 and self.exclusive <= cpus
 
+    def is_more_than(self, cpus: CpuSet, request: Request, picker: CpuPicker) -> bool:
+        """Whether a container with these exclusive cpus, on this cpuset, was made smaller since.
+
+        It shared some besides, or threads of its own are hidden from it.
+        """
+        before = self.cpu_request_milli
+        if before is None or request.total_milli >= before:
+            return False
+        seen = picker.cores.covering(cpus.mask) if request.hide_hyperthreads else cpus.mask
+        return 0 < request.exclusive <= len(self.exclusive) and not self.exclusive.mask & ~seen
+
 
 def _within_bounds(texts: Iterable[str]) -> Iterator[str]:
     """The first texts; names in them are strangers', and all of them may be saved."""

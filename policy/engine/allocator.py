@@ -279,7 +279,7 @@ class Allocator:
         return self.unmet.tell_changed(decision, earlier, broken, after)
 
     def mend(self, container_id: ContainerId) -> Decision:
-        """Cpus for exclusive ones that a container misses; a refusal leaves it what it has."""
+        """As many cpus of its own as a container asks for; a refusal leaves it what it has."""
         classified = self.roster.classified[container_id]
         grant = self.books.ledger.grants[container_id]
         container, look = self.roster.containers[container_id], self.unmet.look()

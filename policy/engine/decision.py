@@ -240,3 +240,5 @@ class Adopted(Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
     faults: Mapping[ContainerId, Exception]
     """What went wrong with single containers, to be reported; their decisions name it, too."""
+    fault: Exception | None = None
+    """What went wrong with the adoption itself: all are left as they run, or hold what they had."""

@@ -4,8 +4,6 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from msgspec.structs import replace
-
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NodeSet
 from ..books.books import Books
@@ -24,11 +22,12 @@ from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
 from .adoption.adopted_container import adopt_alone
-from .adoption.takeover import Remembered, adopted_all, taken_over
+from .adoption.takeover import Remembered, recovered, synchronized, taken_over
 from .advice import Advice
 from .allocator import Allocator
 from .decision import Adopted, Decision
 from .left_cpus import LeftCpus
+from .missed_resizes import MissedResizes
 from .replacing.asked_move import ANYWHERE, AskedMove
 from .restoring.restoration import restore, without_faulty
 from .restoring.undoing import EventUndoing
@@ -106,6 +105,11 @@ class Engine:
         return StuckContainers(self._allocator)
 
     @property
+    def missed_resizes(self) -> MissedResizes:
+        """Resizes that were made while nobody looked, to be found and made good."""
+        return MissedResizes(self._allocator)
+
+    @property
     def decisions(self) -> Mapping[ContainerId, Decision]:
         """The last decision about each known container."""
         self._allocator.unmet.look_at_postponed()
@@ -162,9 +166,9 @@ class Engine:
         """
         books, roster = self._allocator.books, self._allocator.roster
         before = without_faulty(books, roster, self._unread, faulty, told)
-        allocator = Allocator(books.emptied(), self._interrupts)
-        allocator.roster.recall_places(roster)
-        self._allocator, found = taken_over(allocator, before, self.completed, self._interrupts)
+        self._allocator, found = recovered(
+            self._allocator, before, self.completed, self._interrupts
+        )
         return found
 
     def pinning(self, container_id: ContainerId) -> Pinning | None:
@@ -266,13 +270,6 @@ class Engine:
 
     def update(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Change what a container asks for; a refusal leaves it what it had."""
-        known = self._allocator.roster.containers.get(container_id)
-        if known is None or container_id not in self.grants:
-            refusal = Refusal(reason=f"container {container_id!r} holds no cpus to resize")
-            return Decision(container_id=container_id, result=refusal)
-        if resources == known.resources:
-            pinning = self.pinning(container_id) or Pinning()
-            return replace(self.decisions[container_id], pinning=pinning, changes=())
         return resized(self._allocator, container_id, resources)
 
     def resize_pod(self, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
@@ -355,11 +352,9 @@ class Engine:
         remembered = Remembered(
             advice=advice, unread=unread, decisions=dict(self.decisions), tree=self.tree
         )
-        for container_id in tuple(self.containers):
-            self._allocator.forget(container_id)
-        self.stuck_containers.hold({})
-        running = map(self.completed, containers)
-        self._allocator, found = adopted_all(self._allocator, running, remembered, self._interrupts)
+        self._allocator, found = synchronized(
+            self._allocator, containers, remembered, self.completed, self._interrupts
+        )
         return found
 
     def reconfigured(

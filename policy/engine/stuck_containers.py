@@ -15,7 +15,7 @@ from ...topology.sets.bits import selectors
 from ...topology.sets.cpuset import CpuSet
 from ..model.container import Container, ContainerId, ContainerState, Pod, Resources
 from ..model.grant import Grant, Refusal
-from ..model.pinning import Change
+from ..model.pinning import Change, Pinning
 from ..model.request import Request
 from ..placing.classifier import Classified
 from ..placing.judging.restriction import names_text
@@ -188,13 +188,29 @@ def placed_running(allocator: Allocator, container: Container, asked: Classified
 def mend(allocator: Allocator, container_id: ContainerId) -> None:
     """Give a container cpus for exclusive ones it misses, if it does, as to a new container."""
     if allocator.roster.decisions[container_id].degraded:
-        container = allocator.roster.containers[container_id]
-        _changed_away(allocator, container, partial(allocator.mend, container_id))
+        mended(allocator, container_id)
+
+
+def mended(allocator: Allocator, container_id: ContainerId) -> Decision:
+    """The decision about what a container asks for and has not, as about a new container."""
+    container = allocator.roster.containers[container_id]
+    return _changed_away(allocator, container, partial(allocator.mend, container_id))
 
 
 def resized(allocator: Allocator, container_id: ContainerId, resources: Resources) -> Decision:
-    """The decision about other resources for a container, as for a new one."""
-    container = allocator.roster.containers[container_id]
+    """The decision about other resources for a container, as for a new one.
+
+    A refusal leaves it what it had, and the same resources change nothing.
+    """
+    container = allocator.roster.containers.get(container_id)
+    if container is None or container_id not in allocator.books.ledger.grants:
+        refusal = Refusal(reason=f"container {container_id!r} holds no cpus to resize")
+        return Decision(container_id=container_id, result=refusal)
+    if resources == container.resources:
+        allocator.unmet.look_at_postponed()
+        pinning = allocator.books.pinner.told(container_id) or Pinning()
+        last = allocator.roster.decisions[container_id]
+        return replace(last, pinning=pinning, changes=())
     resize = partial(allocator.resize, container_id, resources)
     return _changed_away(allocator, container, resize)
 

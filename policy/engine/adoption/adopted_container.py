@@ -3,6 +3,8 @@
 A fault of ours with one of them is laid to that one, and to no other.
 """
 
+from collections.abc import Mapping, Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,7 +19,7 @@ from ..advice import Advice
 from ..allocator import Allocator
 from ..decision import KEPT, Decision, fault_problem
 from ..stuck_containers import StuckContainers, placed_away, placed_running
-from .adopted_grant import adopted_grant, kept_grant
+from .adopted_grant import adopted_grant, kept_grant, overlaps_of
 from .near_memory import near_memory
 
 
@@ -126,6 +128,22 @@ def keep(
         problems=problems,
         fault=repr(fault),
     )
+
+
+def left_alone(
+    allocator: Allocator,
+    running: Sequence[Container],
+    advice: Mapping[ContainerId, Advice],
+    fault: Exception,
+) -> tuple[Decision, ...]:
+    """The decisions about containers that are let be, all of them, because we are at fault."""
+    others = overlaps_of({one.id: (one.cpus or NO_CPUS).mask for one in running})
+    for container in running:
+        try:
+            keep(allocator, container, others[container.id], advice.get(container.id), fault)
+        except Exception as another:
+            leave_out(allocator, container, another)
+    return tuple(allocator.roster.decisions[one.id] for one in running)
 
 
 def stays_on_reserved(allocator: Allocator, container: Container) -> bool:

@@ -20,19 +20,25 @@ from ...pools.pool_tree import Pool, PoolTree
 from ..advice import Advice
 
 
-def overlaps(running: Sequence[tuple[Container, Request | None]]) -> Mapping[ContainerId, int]:
+def overlaps(running: Sequence[tuple[Container, Request | None]]) -> dict[ContainerId, int]:
     """For each container the mask of the cpus that any other one runs on. O(containers).
 
     Preserved containers and those without a request count for nothing: they may run on anybody's
     cpus.
     """
+    return overlaps_of(
+        {
+            one.id: one.cpus.mask
+            if one.cpus and request is not None and request.cpu_type is not CpuType.PRESERVE
+            else 0
+            for one, request in running
+        }
+    )
+
+
+def overlaps_of(masks: Mapping[ContainerId, int]) -> dict[ContainerId, int]:
+    """For each container the mask of the cpus that are in the mask of any other one, too."""
     once = twice = 0
-    masks = {
-        one.id: one.cpus.mask
-        if one.cpus and request is not None and request.cpu_type is not CpuType.PRESERVE
-        else 0
-        for one, request in running
-    }
     for mask in masks.values():
         twice |= once & mask
         once |= mask
@@ -120,7 +126,7 @@ def _explained(
     own = NO_CPUS
     if advice is None:
         own = _beside_reserved(cpus, request, root.reserved, others)
-    elif advice.exclusive <= free and advice.explains(cpus, request, picker):
+    elif advice.exclusive <= free and _are_remembered(cpus, request, advice, others, picker):
         own = advice.exclusive
     if advice is not None and not (advice.exclusive or request.exclusive):
         cpus = left_of_share(cpus, request.shared_milli, advice.pool, ledger)
@@ -134,7 +140,8 @@ def _explained(
     elif own:
         exclusive = own
     else:
-        exclusive = _exclusive_part(cpus, request, picker, others, free, root.isolated)
+        args = cpus, request, picker, others, free, root.isolated
+        exclusive = _exclusive_part(*args, is_known=advice is not None)
     if exclusive is None or (request.exclusive and not (is_lent or cpus - exclusive <= sharable)):
         return None
     if exclusive and not root.reserved and not sharable - exclusive:
@@ -154,6 +161,17 @@ def _explained(
         grown=advice.grown if exclusive == advice.exclusive else (),
         within=within if within is not None and cpus - exclusive <= within else None,
     )
+
+
+def _are_remembered(
+    cpus: CpuSet, request: Request, advice: Advice, others: int, picker: CpuPicker
+) -> bool:
+    """Whether the cpus that are remembered as its own are so where a container has these."""
+    if advice.explains(cpus, request, picker):
+        return True
+    # Where others run on them as well, what is remembered is older than its resize.
+    is_shared = bool(advice.exclusive.mask & others)
+    return not is_shared and advice.is_more_than(cpus, request, picker)
 
 
 def _named(container: Container, advice: Advice, cpus: CpuSet, tree: PoolTree) -> Pool | None:
@@ -285,8 +303,13 @@ def _exclusive_part(
     others: int,
     free: CpuSet,
     isolated: CpuSet,
+    *,
+    is_known: bool,
 ) -> CpuSet | None:
-    """The exclusive cpus among those a container has; None where they are not explained so."""
+    """The exclusive cpus among those a container has; None where they are not explained so.
+
+    `is_known`: others are remembered to be its own.
+    """
     own = cpus.mask & ~others
     if request.shared_milli:
         # The kernel shows the exclusive and the shared cpus as one set: any cpus that nobody else
@@ -294,12 +317,15 @@ def _exclusive_part(
         certain = cpus.mask & isolated.mask
         uncertain = request.exclusive - certain.bit_count()
         rest = picker.pick(own & ~certain, uncertain) if uncertain >= 0 else None
+        if rest is None and own == cpus.mask and not is_known:
+            # Fewer than it asks for, but nobody else's: it grew while nobody looked.
+            return cpus
         return None if rest is None else CpuSet(certain | rest)
     missing = request.exclusive - len(cpus)
-    if missing < 0 or (missing and own != cpus.mask):
+    if missing and (own != cpus.mask or (missing < 0 and is_known)):
         return None
-    # Fewer than it asks for, but nobody else's: its request grew while nobody looked.
-    if missing and request.hide_hyperthreads:
+    # Fewer or more than it asks for, but nobody else's: it was resized while nobody looked.
+    if missing > 0 and request.hide_hyperthreads:
         hidden = CpuSet(picker.cores.covering(cpus.mask) & free.mask & ~others) - cpus
         cpus |= CpuSet(picker.pick(hidden.mask, min(missing, len(hidden))) or 0)
     return cpus

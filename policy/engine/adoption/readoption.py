@@ -86,7 +86,9 @@ def _readopt(
     sound = [one for one in running if one.id not in faults]
     told = told_rules(advice)
     requests = {one.id: roster.classified[one.id].request for one in sound}
-    others = overlaps([(one, requests.get(one.id)) for one in running])
+    asking = [(one, requests.get(one.id)) for one in running]
+    # Whoever began meanwhile may run on anybody's cpus: of who is remembered that tells nothing.
+    others = overlaps(asking) | overlaps([one for one in asking if one[0].id in advice])
     advice, movable = believed_advice(sound, had, others, advice, books, roster)
     for container in running:
         found = faults.get(container.id, ())

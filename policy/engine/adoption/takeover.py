@@ -13,8 +13,11 @@ from ..advice import Advice
 from ..allocator import Allocator
 from ..decision import Adopted, Decision
 from ..left_cpus import LeftCpus
+from ..restoring.restoration import hold_again
 from ..snapshot import Snapshot
+from ..stuck_containers import StuckContainers
 from ..unmet.lost_rules import UnmetNames
+from .adopted_container import left_alone
 from .adopted_node import adopted_node
 from .readoption import readopted
 
@@ -44,6 +47,54 @@ def adopted_all(
     decisions = remembered.decisions
     found = adopted_node(allocator, listed, advice, decisions, faults, is_same_tree=is_same_tree)
     return allocator, found
+
+
+def synchronized(
+    allocator: Allocator,
+    containers: Sequence[Container],
+    remembered: Remembered,
+    completed: Callable[[Container], Container],
+    interrupts: Sequence[Interrupt],
+) -> tuple[Allocator, Adopted]:
+    """The allocator that knows what a runtime lists, and nobody else; and what came of it.
+
+    `completed`: gives containers what central rules have for them. Where a fault shows with which
+    no single container has to do, all are left as they run: told nothing, and cpus that seem to be
+    one's own are nobody else's.
+    """
+    try:
+        for container_id in tuple(allocator.roster.containers):
+            allocator.forget(container_id)
+        StuckContainers(allocator).hold({})
+        running = map(completed, containers)
+        return adopted_all(allocator, running, remembered, interrupts)
+    except Exception as fault:
+        allocator = Allocator(allocator.books.emptied(), interrupts)
+        decisions = left_alone(allocator, Listed.of(containers).running, remembered.advice, fault)
+        return allocator, Adopted(decisions=decisions, changes=(), fault=fault)
+
+
+def recovered(
+    allocator: Allocator,
+    before: Snapshot,
+    completed: Callable[[Container], Container],
+    interrupts: Sequence[Interrupt],
+) -> tuple[Allocator, Adopted]:
+    """The allocator that has adopted what one held whose books a fault of ours left half changed.
+
+    Where another fault shows in that, it holds what was held, and nothing else is looked at.
+    """
+    books, roster = allocator.books, allocator.roster
+    try:
+        allocator = Allocator(books.emptied(), interrupts)
+        allocator.roster.recall_places(roster)
+        return taken_over(allocator, before, completed, interrupts)
+    except Exception as fault:
+        allocator = Allocator(books.emptied(), interrupts)
+        allocator.roster.recall_places(roster)
+        hold_again(before, allocator.books, allocator.roster)
+        decisions = tuple(allocator.roster.decisions.values())
+        return allocator, Adopted(decisions=decisions, changes=(), fault=fault)
 
 
 def taken_over(

@@ -86,6 +86,31 @@ def restore(
             carry_over(decision)
 
 
+def hold_again(before: Snapshot, books: Books, roster: Roster) -> None:
+    """Hold in empty books what `without_faulty` has found, and no memory but for that.
+
+    Nobody is adopted, nothing is told, and nothing is worked out anew. O(containers).
+    """
+    # Of an older instance that is half released nothing is known to be told.
+    untold = [one for one in before.grants if one not in before.pinnings]
+    pinnings = {**before.pinnings, **dict.fromkeys(untold, Pinning())}
+    restore(replace(before, pinnings=pinnings), books, roster, carry_nothing)
+    for one in untold:
+        books.pinner.note(one, books.pinner.pinning(books.ledger.grants[one]))
+    held = {**before.pens, **before.grants}
+    for holding, _ in before.memory.holdings:
+        container_id = holding.request.container_id
+        if container_id not in held and container_id != WITHHELD:
+            books.memory.release(container_id)
+    for container_id, grant in before.grants.items():
+        if grant.pen is None and books.memory.request_of(container_id) is None:
+            books.adopt_memory(roster.classified[container_id].request, grant, grant.memory)
+
+
+def carry_nothing(_: Decision) -> None:
+    """Decisions are there: whatever follows from them is known, or left to later events."""
+
+
 def without_faulty(
     books: Books,
     roster: Roster,
@@ -102,10 +127,14 @@ def without_faulty(
     grants, pens, left = [table.before() for table in books.ledger.tables]
     # An older instance of it may be released by now.
     known = found.containers.keys() - {faulty}
+    grants = {one: grant for one, grant in grants.items() if one in known}
+    # One may have been made for it alone.
+    inside = {grant.pen for grant in grants.values()}
     return replace(
         found,
-        grants={one: grant for one, grant in grants.items() if one in known},
-        pens=pens,
+        containers={one: known_as for one, known_as in found.containers.items() if one in known},
+        grants=grants,
+        pens={one: pen for one, pen in pens.items() if one in inside},
         left={one: grant for one, grant in left.items() if one != faulty},
         pinnings={**found.pinnings, **told},
     )

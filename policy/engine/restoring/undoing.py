@@ -7,8 +7,7 @@ from typing import Any, Final
 from ...model.container import ContainerId
 from ...tuning.interrupts import Interrupt
 from ..allocator import Allocator
-from ..decision import Decision
-from .restoration import restore, snapshot_of
+from .restoration import carry_nothing, restore, snapshot_of
 
 NOTES: Final = (
     *("roster.classified", "roster.decisions"),
@@ -55,16 +54,12 @@ class EventUndoing:
     def allocator(self) -> Allocator:
         """Another allocator that holds and knows all of it. O(everything)."""
         found = Allocator(self._books.emptied(), self._interrupts)
-        restore(self._snapshot, found.books, found.roster, _carry_nothing)
+        restore(self._snapshot, found.books, found.roster, carry_nothing)
         found.books.pinner.resume(self._told)
         for path, value in zip(NOTES, self._notes, strict=True):
             holder, _, name = path.rpartition(".")
             _note(attrgetter(holder)(found), name, value)
         return found
-
-
-def _carry_nothing(_: Decision) -> None:
-    """What is to be carried over is among the notes."""
 
 
 def _copied(value: Any) -> Any:

@@ -18,7 +18,7 @@ from pinfold.policy.model.kubelet_resources import LinuxResources
 from pinfold.policy.model.pinning import Change, Pinning
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.nri.dispatch.test_live_moves import LiveNode, ignored
-from tests.unit.policy.engine.ruled_pods import container_of
+from tests.unit.policy.engine.ruled_pods import container_of, engine_of
 
 
 @pytest.fixture(name="node")
@@ -67,6 +67,30 @@ def test_a_creation_in_which_something_raises_holds_nothing_and_moves_nobody(
     node.owner.ask("check", policy.check)
     node.start(newcomer)
     assert policy.grants[newcomer.id].exclusive, "it is adopted as it begins to run"
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [(Books, "take"), (Books, "release"), (Books, "settle"), (UnmetRules, "refresh_moved")],
+)
+def test_one_that_runs_keeps_its_cpus_where_its_second_creation_raises(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch, place: type, name: str
+) -> None:
+    """Its runtime may be wrong, and it goes on."""
+    owner = container_of("owner", 2)
+    policy, kernel = node.events.policy, told(node)
+    before, asked = dict(policy.grants), dict(node.events.asked)
+    monkeypatch.setattr(place, name, _raise)
+    with pytest.raises(ZeroDivisionError):
+        create(node, replace(owner, resources=container_of("owner", 3).resources))
+    monkeypatch.undo()
+    assert policy.grants == before
+    assert policy.containers[owner.id].state is ContainerState.RUNNING
+    assert node.events.asked == asked
+    assert told(node) == kernel
+    node.owner.ask("check", policy.check)
+    node.owner.ask("stop", lambda: node.events.stop(owner.id))
+    assert owner.id not in policy.grants
 
 
 def test_who_comes_home_by_a_creation_that_failed_is_told_and_reported(
@@ -164,6 +188,52 @@ def test_a_fault_within_the_recovery_is_told_with_the_first_one(
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     monkeypatch.undo()
     node.run(container_of("next", 2))
+
+
+def test_all_hold_what_they_held_where_the_adoption_after_a_fault_raises_too(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is about no single container, so none of them is at fault."""
+    policy = node.events.policy
+    before, kernel = dict(policy.grants), told(node)
+    monkeypatch.setattr(Books, "take", _raise)
+    monkeypatch.setattr(UnmetRules, "refresh_all", _raise)
+    with pytest.raises(ZeroDivisionError):
+        create(node, container_of("newcomer", 4))
+    monkeypatch.undo()
+    assert policy.grants == before
+    assert told(node) == kernel
+    assert [one.what for one in node.happenings if isinstance(one, Crashed)] == [
+        "adoption of all that runs"
+    ]
+    node.owner.ask("check", policy.check)
+    node.run(container_of("next", 2))
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["a list", "a restart"])
+def test_all_are_left_as_they_run_where_the_adoption_of_a_list_raises(
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    listed, kernel = node.listed(), told(node)
+    had = node.events.policy.grants[ContainerId("owner-main")].exclusive
+    if not is_known:
+        node.events.advice = node.events.policy.snapshot().advice()
+        node.events.policy = engine_of("socket:1 numa:4 core:4 mem:4G")
+    policy = node.events.policy
+    monkeypatch.setattr(UnmetRules, "refresh_all", _raise)
+    answer = node.owner.ask("list", lambda: node.events.answered(node.events.synchronize(listed)))
+    monkeypatch.undo()
+    assert not answer.others
+    assert node.kernel == kernel
+    for number in range(20):
+        node.refusal(container_of(f"new-{number}", 1))
+    others = [grant for one, grant in policy.grants.items() if one != "owner-main"]
+    assert len(others) > 9
+    assert all(one.exclusive.isdisjoint(had) for one in others)
+    node.owner.ask("list", node.synchronize)
+    assert policy.grants[ContainerId("owner-main")].exclusive == had
+    assert not policy.decisions[ContainerId("owner-main")].fault
+    node.owner.ask("check", policy.check)
 
 
 def test_who_restarts_after_a_fault_is_back_where_it_was(

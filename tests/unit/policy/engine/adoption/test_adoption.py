@@ -131,6 +131,14 @@ KEPT = [
         [running("a", 4000, "4-5")], {"a": "4-5"}, id="fewer of its own than it asks for by now"
     ),
     pytest.param(
+        [running("a", 2000, "4-7")], {"a": "4-7"}, id="more of its own than it asks for by now"
+    ),
+    pytest.param(
+        [running("a", 4500, "4-5", annotations={"prefer-shared-cpus": "false"})],
+        {"a": "4-5"},
+        id="fewer of its own than it asks for beside shared ones by now",
+    ),
+    pytest.param(
         [
             running("a", 1500, "4-7", annotations={"prefer-shared-cpus": "false"}),
             running("b", 500, "5-7"),

@@ -160,3 +160,21 @@ def test_not_everybody_has_landed_while_cpus_are_kept_that_one_has_left() -> Non
     assert not engine.snapshot().has_landed
     engine.left_cpus.let_go([ContainerId("one")])
     assert engine.snapshot().has_landed
+
+
+@pytest.mark.parametrize("put_on", ["4,6", "4-6", "4,6-7"])
+def test_one_that_hides_threads_leaves_the_cpus_beside_its_own_on_which_it_was_put(
+    put_on: str,
+) -> None:
+    """It is told so at once: later on nobody would tell it that another one has got them."""
+    engine = Engine(NODES, CONFIG)
+    engine.create(one := replace(running("one", "4", 2000, HIDE), cpus=None))
+    assert str(engine.grants[one.id].exclusive) == "4-5"
+    again = restarted(engine, "one", CpuSet.parse(put_on))
+    told = again.pinning(one.id)
+    assert told is not None
+    assert str(told.cpus) == "4"
+    for count in range(14):
+        again.create(replace(running(f"later-{count}", "4", 1000), cpus=None))
+    owned = [str(grant.exclusive) for grant in again.grants.values()]
+    assert "6" in owned

@@ -1,0 +1,218 @@
+"""Missed resizes: a runtime lists another request beside the cpus of before."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+import pytest
+from msgspec.structs import replace
+
+from pinfold.nri.dispatch.newcomer import Listing, Mention, Newcomer
+from pinfold.nri.dispatch.report import Crashed, Decided
+from pinfold.policy.engine.advice import Advice
+from pinfold.policy.engine.allocator import Allocator
+from pinfold.policy.engine.decision import Decision
+from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.kubelet_resources import LinuxResources
+from tests.unit.policy.engine.ruled_pods import container_of
+
+from .test_live_moves import LiveNode, in_node
+
+MIXED = {"prefer-shared-cpus.resource-policy.nri.io/pod": "false"}
+NOTHING: Mapping[ContainerId, Advice] = MappingProxyType({})
+
+
+@pytest.fixture(name="node")
+def fixture_node() -> Iterator[LiveNode]:
+    node = LiveNode()
+    yield node
+    node.end()
+
+
+@pytest.fixture(name="old")
+def fixture_old() -> Iterator[LiveNode]:
+    """The node before its daemon was away."""
+    node = LiveNode()
+    yield node
+    node.end()
+
+
+def asking(container: Container, milli: int) -> Container:
+    resources = replace(container.resources, cpu_request_milli=milli, cpu_limit_milli=milli)
+    return replace(container, resources=resources)
+
+
+def owner_of(milli: int) -> Container:
+    return asking(container_of("owner", 4, annotations={**MIXED, **in_node(1)}), milli)
+
+
+def resized(node: LiveNode, milli: int, owner: Container) -> Listing:
+    """The runtime's list, in which an owner asks for so much."""
+    listed = node.listed()
+    again = [asking(one, milli) if one.id == owner.id else one for one in listed.containers]
+    return replace(listed, containers=tuple(again))
+
+
+def restarted(old: LiveNode, node: LiveNode, listed: Listing, *, is_known: bool) -> None:
+    """A daemon takes over that remembers what the older one did, or nothing."""
+    node.kernel.update(old.kernel)
+    events = node.events
+    events.advice = old.events.policy.snapshot().advice() if is_known else NOTHING
+
+    def synchronize() -> None:
+        for one, pinning in events.answered(events.synchronize(listed)).others.items():
+            if one not in node.refused:
+                node.kernel[one] = pinning
+
+    node.owner.ask("list", synchronize)
+
+
+def events_of(node: LiveNode) -> list[str]:
+    return [one.event for one in node.happenings if isinstance(one, Decided)]
+
+
+def taken_by_newcomers(node: LiveNode, *, but: Container) -> set[int]:
+    """The cpus that newcomers get for themselves, as many as there are."""
+    for number in range(20):
+        node.refusal(container_of(f"new-{number}", 1))
+    grants = node.events.policy.grants
+    return {cpu for one, held in grants.items() if one != but.id for cpu in held.exclusive}
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["state", "no state"])
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_one_that_was_made_smaller_keeps_as_many_of_its_own_cpus(
+    node: LiveNode, old: LiveNode, is_known: bool, wanted: int
+) -> None:
+    old.run(owner := owner_of(4000))
+    had = old.events.policy.grants[owner.id].exclusive
+    listed = resized(old, 1000 * wanted, owner)
+    node.refused.add(owner.id)
+    restarted(old, node, listed, is_known=is_known)
+    kept = node.events.policy.grants[owner.id].exclusive
+    assert kept < had
+    assert len(kept) == wanted
+    # As it would be where the daemon is there.
+    less = listed.containers[0].resources
+    old.owner.ask("resize", lambda: old.events.policy.update(owner.id, less))
+    assert kept == old.events.policy.grants[owner.id].exclusive
+    # Its runtime has yet to take it off the others.
+    assert taken_by_newcomers(node, but=owner).isdisjoint(had)
+    node.refused.clear()
+    node.wait(lambda: not node.events.policy.left)
+    assert node.kernel[owner.id].cpus == kept
+    node.run(container_of("last", 1))
+
+
+@pytest.mark.parametrize("began_there", [False, True], ids=["alone", "beside a newcomer"])
+@pytest.mark.parametrize("wanted", [2000, 1500, 1000])
+def test_one_that_shared_cpus_besides_keeps_its_own_ones(
+    node: LiveNode, old: LiveNode, wanted: int, began_there: bool
+) -> None:
+    """Those beside them, which seem to be as much its own, it only shared.
+
+    Another one that began while nobody looked may run anywhere.
+    """
+    plug = asking(container_of("plug", 1, annotations=in_node(1)), 1000)
+    old.run(plug, owner := owner_of(2500))
+    old.owner.ask("stop", lambda: old.events.answered(old.events.remove(plug.id)))
+    had = old.events.policy.grants[owner.id].exclusive
+    assert min(had) > 4
+    assert len(had) == 2
+    old.kernel[owner.id] = old.events.policy.pinning(owner.id) or old.kernel[owner.id]
+    listed = resized(old, wanted, owner)
+    if began_there:
+        late = replace(container_of("late", 0.2), cpus=node.events.policy.machine.online)
+        listed = replace(
+            listed,
+            containers=(*listed.containers, late),
+            problems={**listed.problems, late.id: ()},
+            pids={**listed.pids, late.id: 7},
+        )
+    restarted(old, node, listed, is_known=True)
+    kept = node.events.policy.grants[owner.id].exclusive
+    assert kept <= had
+    assert len(kept) == wanted // 1000
+    node.wait(lambda: not node.events.policy.left)
+    told = node.kernel[owner.id].cpus
+    assert told is not None
+    assert kept == told if wanted % 1000 == 0 else kept < told
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["state", "no state"])
+@pytest.mark.parametrize("wanted", [3000, 2500])
+def test_one_that_was_made_larger_gets_more_beside_its_own(
+    node: LiveNode, old: LiveNode, is_known: bool, wanted: int
+) -> None:
+    old.run(owner := owner_of(1000), *(container_of(f"b-{n}", 1) for n in range(3)))
+    had = old.events.policy.grants[owner.id].exclusive
+    restarted(old, node, resized(old, wanted, owner), is_known=is_known)
+    policy = node.events.policy
+    assert had < policy.grants[owner.id].exclusive
+    assert len(policy.grants[owner.id].exclusive) == wanted // 1000
+    assert not policy.decisions[owner.id].degraded
+    told = policy.pinning(owner.id)
+    assert told == node.kernel[owner.id]
+    node.wait(lambda: events_of(node)[-1:] == ["update"])
+    assert "synchronize" in events_of(node)
+
+
+def test_where_there_is_no_room_it_stays_as_it_is(node: LiveNode, old: LiveNode) -> None:
+    old.run(owner := owner_of(1000), *(container_of(f"b-{n}", 1) for n in range(13)))
+    had = old.kernel[owner.id]
+    restarted(old, node, resized(old, 4000, owner), is_known=True)
+    assert node.kernel[owner.id] == had
+    assert node.events.policy.decisions[owner.id].degraded == "3 of 4 exclusive CPUs are missing"
+
+
+def test_who_asks_for_as_much_as_before_is_not_resized(node: LiveNode, old: LiveNode) -> None:
+    """Another configuration may have given it more than it would get today."""
+    old.run(owner := owner_of(4000))
+    had = old.kernel[owner.id]
+    advice = old.events.policy.snapshot().advice()
+    known = replace(advice[owner.id], cpu_request_milli=2000)
+    node.kernel.update(old.kernel)
+    node.events.advice = {owner.id: known}
+    listed = resized(old, 2000, owner)
+    node.owner.ask("list", lambda: node.events.answered(node.events.synchronize(listed)))
+    assert node.events.policy.grants[owner.id].exclusive == had.cpus
+
+
+def test_one_that_was_never_announced_keeps_as_many_as_it_asks_for(node: LiveNode) -> None:
+    owner = replace(owner_of(2000), cpus=node.events.policy.tree.pools[1].cpus)
+    known = Newcomer(container=owner, linux=LinuxResources())
+    mention = Mention(container_id=owner.id, read=lambda: known, pid=7)
+    node.answers.clear()
+    node.owner.ask("start", lambda: node.events.start(mention))
+    kept = node.events.policy.grants[owner.id].exclusive
+    assert len(kept) == 2
+    assert owner.cpus is not None
+    assert kept < owner.cpus
+    assert node.events.policy.left[owner.id].exclusive == owner.cpus - kept
+    node.answers.set()
+    node.wait(lambda: not node.events.policy.left)
+    assert node.kernel[owner.id].cpus == kept
+
+
+def test_a_fault_leaves_it_as_it_is_and_the_others_are_told(
+    node: LiveNode, old: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, other = owner_of(4000), asking(container_of("other", 2, annotations=in_node(2)), 2000)
+    old.run(owner, other)
+    listed = old.listed()
+    listed = replace(listed, containers=tuple(asking(one, 1000) for one in listed.containers))
+    real = Allocator.mend
+
+    def failing(allocator: Allocator, one: ContainerId) -> Decision:
+        decision = real(allocator, one)
+        if one == owner.id:
+            raise ZeroDivisionError
+        return decision
+
+    monkeypatch.setattr(Allocator, "mend", failing)
+    restarted(old, node, listed, is_known=True)
+    policy = node.events.policy
+    assert len(policy.grants[owner.id].exclusive) == 4
+    assert len(policy.grants[other.id].exclusive) == 1
+    assert node.kernel[owner.id] == old.kernel[owner.id]
+    policy.check()
+    node.wait(lambda: [one for one in node.happenings if isinstance(one, Crashed)])
