@@ -23,7 +23,7 @@ from .policy_run import PolicyRun
 from .present import Present
 from .result import ContainerResult, ScenarioResult
 from .running_node import RunningNode, node_diff
-from .scenario_facts import MachineNames
+from .scenario_facts import MachineNames, settled
 from .scenario_file import Topology
 from .simulated_runtime import Running, Runtime, keys_of
 from .speed_select_facts import not_simulated
@@ -117,7 +117,7 @@ class ScenarioRun:
                 self._update_pod(step)
             case Remember():
                 value = self.verdicts.remembered(step.name, step.value, self._value)
-                self._remembered[step.name] = value
+                self._remembered[step.name] = settled(value)
             case Expect():
                 for expression in step.that:
                     reason = not_simulated(expression, self.policy.machine)
