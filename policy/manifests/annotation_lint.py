@@ -22,6 +22,7 @@ from ..text.yaml_scalars import STRING, kind_of
 from ..text.yaml_text import Limits, parse_documents
 from .container_mentions import mentions
 from .misplaced_fields import misplaced_fields
+from .overridden_values import overridden_problems
 from .pod_places import PodPlaces, distinct
 from .workloads import Workload, find_workloads, follow
 
@@ -232,6 +233,7 @@ def _problems(pod: Pod, names: tuple[str, ...]) -> Iterator[Problem]:
     for name in names:
         container = Container(id=ContainerId(name), name=name, pod=pod)
         yield from parse_preferences(container).problems
+    yield from overridden_problems(pod, names)
     yield from parse_affinity(pod.annotations, pod)[1]
     if not names:
         return
