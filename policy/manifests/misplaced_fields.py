@@ -79,11 +79,16 @@ def _of_owner(part: _Part, workload: Workload) -> Iterator[MisplacedField]:
         own = {key.value for key, _ in _entries(follow(workload.pod, ("metadata", field)))}
         for key, _ in _entries(metadata.find(field)):
             name = key.value
-            is_ours = name in OWN_LABELS if field == "labels" else domain_of(name) is not None
-            if is_ours and name not in own:
-                what = f"the {field} of a {owner} do not reach its pods"
-                fix = f"move it to {_path(*workload.template.path, 'metadata', field)}"
-                yield MisplacedField(Problem(where=name, what=what, fix=fix), key)
+            if name in own or domain_of(name) is None:
+                continue
+            if field == "labels" and name not in OWN_LABELS:
+                yield from _label(key, workload, f" of a {owner}")
+                continue
+            # Whatever else it is written among: there it would count for the pods.
+            place = _METADATA[name in OWN_LABELS]
+            what = f"the {field} of a {owner} do not reach its pods"
+            fix = f"move it to {_path(*workload.template.path, 'metadata', place)}"
+            yield MisplacedField(Problem(where=name, what=what, fix=fix), key)
 
 
 def _strays(part: _Part, workload: Workload) -> Iterator[MisplacedField]:
@@ -115,8 +120,8 @@ def _found(part: _Part, what: str, fix: str, key: TextScalar, workload: Workload
     return MisplacedField(Problem(where=where, what=what, fix=fix, is_advice=is_advice), key)
 
 
-def _label(key: TextScalar, workload: Workload) -> Iterator[MisplacedField]:
-    """What is wrong with the name of a label of a pod.
+def _label(key: TextScalar, workload: Workload, of_owner: str = "") -> Iterator[MisplacedField]:
+    """What is wrong with the name of a label of a pod, or of what makes it.
 
     Rules may ask for labels of any name, so that one that is written as labels are is advised of.
     """
@@ -127,8 +132,11 @@ def _label(key: TextScalar, workload: Workload) -> Iterator[MisplacedField]:
     name = prefix.removesuffix(domain).removesuffix(".") or tail
     if near := near_label(name):
         what, fix = "unknown label", f"did you mean {near!r}?"
+        if of_owner:
+            place = _path(*workload.template.path, "metadata", "labels")
+            what, fix = f"unknown label{of_owner}", f"write {near!r} under {place}"
     elif name in _NAMES:
-        what = "this is an annotation, and has no effect among labels"
+        what = f"this is an annotation, and has no effect among labels{of_owner}"
         fix = f"move it to {_path(*workload.template.path, 'metadata', 'annotations')}"
         forms = [one.written(domain) for one in KEYS if one.name == name and domain in one.domains]
         if prefix == domain and forms and key.value not in forms:

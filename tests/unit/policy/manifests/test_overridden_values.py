@@ -34,7 +34,8 @@ def found(*annotations: str, containers: str = "{name: a}, {name: b}") -> list[s
         pytest.param(
             (WRONG, OF_A),
             [
-                f"x.yaml:6:5: smt.pinfold.dev/pod of default/p/b: unknown use of threads 'pakc' — {MEANT}"
+                "x.yaml:6:5: smt.pinfold.dev/pod of default/p/b: unknown use of threads 'pakc' —"
+                f" {MEANT}"
             ],
             id="told once, of a container that has it",
         ),
