@@ -8,6 +8,7 @@ from ..engine.engine import Engine
 from ..tuning.interrupts import Interrupt
 from .expressions.evaluator import evaluate
 from .expressions.evaluator_tables import Function, Value
+from .expressions.failed_values import failed_values
 from .scenario_facts import (
     FACT_FUNCTIONS,
     MachineNames,
@@ -37,6 +38,10 @@ class Present(Struct, frozen=True, kw_only=True):
         `remembered` are values kept under a name before.
         """
         return evaluate(expression, {**self._values(), **remembered}, self._functions())
+
+    def values_in(self, expression: str, remembered: Mapping[str, Value]) -> tuple[str, ...]:
+        """The values inside an expression that is false, for people."""
+        return failed_values(expression, {**self._values(), **remembered}, self._functions())
 
     def _values(self) -> dict[str, Value]:
         runtime = self.runtime

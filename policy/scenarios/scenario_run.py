@@ -121,7 +121,7 @@ class ScenarioRun:
             case Expect():
                 for expression in step.that:
                     reason = not_simulated(expression, self.policy.machine)
-                    self.verdicts.expect(expression, self._value, reason)
+                    self.verdicts.expect(expression, self._value, reason, self._values_in)
             case Synchronize():
                 self.policy.synchronize(step)
             case SetInterrupts():
@@ -352,11 +352,16 @@ class ScenarioRun:
         return one
 
     def _value(self, expression: str) -> Value:
-        present = Present(
+        return self._present().value(expression, self._remembered)
+
+    def _values_in(self, expression: str) -> tuple[str, ...]:
+        return self._present().values_in(expression, self._remembered)
+
+    def _present(self) -> Present:
+        return Present(
             engine=self.engine,
             runtime=self.runtime,
             names=self._names,
             interrupts=self.policy.interrupts,
             told=self.told,
         )
-        return present.value(expression, self._remembered)
