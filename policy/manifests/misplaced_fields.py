@@ -59,6 +59,7 @@ def misplaced_fields(workload: Workload) -> Iterator[MisplacedField]:
     for step in ((), ("metadata",), ("spec",)):
         for part in _parts(workload.pod, step):
             yield from _strays(_Part((*template, *part.path), part.node), workload)
+    yield from _indented(workload, template)
     for part in _containers(workload.pod):
         yield from _strays(_Part((*template, *part.path), part.node), workload)
     for key, _ in _entries(follow(workload.pod, ("metadata", "labels"))):
@@ -112,6 +113,18 @@ def _strays(part: _Part, workload: Workload) -> Iterator[MisplacedField]:
         pronoun = "them" if key.value in _METADATA else "it"
         fix = f"move {pronoun} to {_path(*template, 'metadata', field)}"
         yield _found(part, what, fix, key, workload)
+
+
+def _indented(workload: Workload, template: tuple[str, ...]) -> Iterator[MisplacedField]:
+    """Annotations that are indented as if they were a label, and labels likewise."""
+    for field in _METADATA:
+        path = ("metadata", field)
+        for part in _parts(workload.pod, path):
+            for key, value in part.node.entries:
+                if key.value in _METADATA and isinstance(value, TextMap):
+                    what = f"they are among {field}, as they are indented too far"
+                    fix = f"indent them as {_path(*template, 'metadata', key.value)}"
+                    yield _found(_Part((*template, *path), part.node), what, fix, key, workload)
 
 
 def _found(part: _Part, what: str, fix: str, key: TextScalar, workload: Workload) -> MisplacedField:
