@@ -31,6 +31,12 @@ MANIFEST_LIMITS = Limits(
     characters=4 << 20, depth=64, nodes=200_000, documents=50_000, has_aliases=True
 )
 _GROUP = API_VERSION.partition("/")[0]
+_INDENTED = tuple(
+    f"metadata.{field}.{one}"
+    for field in ("labels", "annotations")
+    for one in ("labels", "annotations")
+)
+"""Fields that are told as indented too far, where they are mappings."""
 _INDENT = "    "
 _EXCERPT_MAX = 160
 """Characters of a line that are shown."""
@@ -196,8 +202,13 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
     texts: dict[str, str] = {}
     without_quotes: set[int] = set()
     annotations = follow(template, ("metadata", "annotations"))
+    above: tuple[TextScalar, TextNode] | None = None
     for key, value in annotations.entries if isinstance(annotations, TextMap) else ():
         fault = _fault_of_value(key, value)
+        if (outside := _outside(above, key, value)) is not None:
+            without_quotes.add(value.line)
+            yield finding_at(outside, key.line, key.column, lines)
+        above = key, value
         if isinstance(value, TextScalar):
             texts[key.value] = value.value
         if fault is not None and own_annotations({key.value: ""}):
@@ -222,7 +233,9 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
         if isinstance(found, Finding):
             # A pod with such a value cannot be read, which is said already.
             where = found.problem.where
-            is_told = any(stray.problem.where.endswith(where) for stray in strays)
+            is_told = where in _INDENTED and any(
+                stray.problem.where.endswith(where) for stray in strays
+            )
             if not is_told and found.line not in without_quotes:
                 # A patch of what makes pods has no need of containers.
                 is_patch = bool(workload.template.path) and follow(template, ("spec",)) is None
@@ -267,6 +280,20 @@ def _problems(pod: Pod, names: tuple[str, ...]) -> Iterator[Problem]:
             line=named.line,
             column=named.column,
         )
+
+
+def _outside(
+    above: tuple[TextScalar, TextNode] | None, key: TextScalar, value: TextNode
+) -> Problem | None:
+    """The fault of a line that is meant for the text of the annotation above, which is empty."""
+    if above is None or isinstance(value, TextScalar) or own_annotations({key.value: ""}):
+        return None
+    name, text = above[0].value, above[1]
+    is_empty = isinstance(text, TextScalar) and not text.value.strip()
+    if not is_empty or not own_annotations({name: ""}):
+        return None
+    what = f"this is an annotation of its own, and {name!r} above is empty"
+    return Problem(where=key.value, what=what, fix=f"indent it further than {name!r}")
 
 
 def _fault_of_value(key: TextScalar, value: TextNode) -> Problem | None:

@@ -107,6 +107,30 @@ def told(text: str) -> list[str]:
             ["1:1: spec.containers: is empty — a pod has at least one container"],
             id="a pod without a spec, which is none",
         ),
+        pytest.param(
+            POD.replace(
+                "smt.pinfold.dev/pod: pack", "affinity.pinfold.dev/pod: |\n    podAffinity: {}"
+            ),
+            [
+                "7:5: podAffinity: this is an annotation of its own, and 'affinity.pinfold.dev/pod'"
+                " above is empty — indent it further than 'affinity.pinfold.dev/pod'"
+            ],
+            id="a text that is not indented below its annotation",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("spec:\n", 'spec:\n  replicas: "3"\n', 1)
+            + "    spec: {containers: [{name: a}]}\n",
+            ["6:13: spec.replicas: '3' is not an integer — leave out its quotes"],
+            id="a number in quotes",
+        ),
+        pytest.param(
+            POD + '    resources: {requests: {cpu: "2 "}}\n',
+            [
+                "10:33: spec.containers[0].resources.requests.cpu: '2 ' has a space around the"
+                " amount — leave it out"
+            ],
+            id="a space behind an amount",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_remedy(text: str, complaints: list[str]) -> None:
