@@ -118,7 +118,7 @@ def _verdicts(result: ScenarioResult) -> Iterator[str]:
         yield f"  {holding} of {len(result.expectations)} expectations hold"
     for one in result.expectations:
         if not one.holds:
-            yield f"  step {one.step}: {one.expression} — {one.error or 'does not hold'}"
+            yield f"  step {one.step}: {one.expression} — {one.failure}"
     for skipped in result.skipped:
         yield f"  step {skipped.step} skipped: {skipped.reason}"
     reasons = [one.refused for one in result.containers.values() if one.refused is not None]

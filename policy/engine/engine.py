@@ -31,7 +31,7 @@ from .missed_resizes import MissedResizes
 from .replacing.asked_move import ANYWHERE, AskedMove
 from .restoring.restoration import restore, without_faulty
 from .restoring.undoing import EventUndoing
-from .snapshot import Snapshot
+from .snapshot import PresentHoldings, Snapshot
 from .stuck_containers import StuckContainers, placed_away, resized, resized_pod
 from .unmet.lost_rules import UnmetNames
 from .unmet.notes import note_placement
@@ -110,6 +110,11 @@ class Engine:
         return MissedResizes(self._allocator)
 
     @property
+    def holdings(self) -> PresentHoldings:
+        """All that is held, as it goes on: to look at after an event, and not to keep."""
+        return PresentHoldings.of(self._allocator.books)
+
+    @property
     def decisions(self) -> Mapping[ContainerId, Decision]:
         """The last decision about each known container."""
         self._allocator.unmet.look_at_postponed()
@@ -130,11 +135,9 @@ class Engine:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Parts of the configuration that this machine cannot have, one sentence each."""
-        return (
-            *self.supply.remarks,
-            *idle_pool_labels(self.tree, self.config),
-            *speed_select_warnings(self.machine, self.config, self.supply.allowed),
-        )
+        idle = idle_pool_labels(self.tree, self.config)
+        slow = speed_select_warnings(self.machine, self.config, self.supply.allowed)
+        return (*self.supply.remarks, *idle, *slow)
 
     def snapshot(self) -> Snapshot:
         """The snapshot of this moment: values for any thread. O(containers)."""
@@ -285,10 +288,7 @@ class Engine:
         self._allocator.roster.forget_places(pod_uid)
 
     def move(
-        self,
-        container_id: ContainerId,
-        pool_id: PoolId,
-        purpose: MovePurpose = MovePurpose.WISHES,
+        self, container_id: ContainerId, pool_id: PoolId, purpose: MovePurpose = MovePurpose.WISHES
     ) -> Decision:
         """Move a container to another pool; a refusal leaves it where it is, and what it holds.
 

@@ -4,15 +4,17 @@ What metrics, status, plans and the state file are made from: none of them needs
 ledgers, and all of them work while the engine goes on.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import compress
 from operator import is_not
+from typing import NamedTuple, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
+from ..books.books import Books
 from ..books.pinning import PoolCpus
 from ..books.pool_room import Room
 from ..configuration.config import Config
@@ -232,6 +234,28 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
     def free_milli(self) -> tuple[int, ...]:
         """Milli-cpus that shared requests may still be promised of every pool, 0 where none."""
         return tuple(max(0, milli) for milli in self.room.grantable_milli)
+
+
+class PresentHoldings(NamedTuple):
+    """Holdings of an engine in the tables that it goes on changing. O(1).
+
+    For who compares all of them after every event; whoever keeps them takes a snapshot.
+    """
+
+    grants: Mapping[ContainerId, Grant]
+    pens: Mapping[ContainerId, Grant]
+    pinnings: Mapping[ContainerId, Pinning]
+    memory: Mapping[ContainerId, object]
+    """By the id under which it is held: another object where anybody holds it for other wishes."""
+    open_nodes: Callable[[ContainerId], NodeSet]
+    """The nodes whose memory may be held under an id; none under an unknown one."""
+
+    @classmethod
+    def of(cls, books: Books) -> Self:
+        """The holdings in these books."""
+        ledger, memory = books.ledger, books.memory
+        pinnings = books.pinner.last_told
+        return cls(ledger.grants, ledger.pens, pinnings, memory.holders, memory.open_to)
 
 
 def changed_ids(

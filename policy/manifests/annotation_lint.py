@@ -12,6 +12,7 @@ from ..annotations.annotations import (
     own_annotations,
 )
 from ..annotations.preferences import parse_preferences
+from ..configuration.config_text import API_VERSION
 from ..model.container import Container, ContainerId, Pod, PodId
 from ..rules.affinity import parse_affinity
 from ..text.errors import Problem, placed_text, position_text
@@ -22,12 +23,20 @@ from ..text.yaml_scalars import STRING, kind_of
 from ..text.yaml_text import Limits, parse_documents
 from .container_mentions import mentions
 from .misplaced_fields import misplaced_fields
+from .overridden_values import overridden_problems
 from .pod_places import PodPlaces, distinct
 from .workloads import Workload, find_workloads, follow
 
 MANIFEST_LIMITS = Limits(
     characters=4 << 20, depth=64, nodes=200_000, documents=50_000, has_aliases=True
 )
+_GROUP = API_VERSION.partition("/")[0]
+_INDENTED = tuple(
+    f"metadata.{field}.{one}"
+    for field in ("labels", "annotations")
+    for one in ("labels", "annotations")
+)
+"""Fields that are told as indented too far, where they are mappings."""
 _INDENT = "    "
 _EXCERPT_MAX = 160
 """Characters of a line that are shown."""
@@ -168,8 +177,15 @@ def is_configuration(text: str) -> bool:
         return False
     kind = documents[0].find("kind")
     if kind is None:
-        return documents[0].find("scenarios") is None
+        return documents[0].find("scenarios") is None and not _lacks_kind(documents[0])
     return isinstance(kind, TextScalar) and kind.value == "TopologyAwarePolicy"
+
+
+def _lacks_kind(document: TextMap) -> bool:
+    """Whether a document without a kind is of another API than a configuration: a manifest."""
+    version = document.find("apiVersion")
+    group = version.value.partition("/")[0] if isinstance(version, TextScalar) else _GROUP
+    return group != _GROUP
 
 
 def _workloads(document: TextNode) -> Iterator[Workload]:
@@ -180,13 +196,19 @@ def _workloads(document: TextNode) -> Iterator[Workload]:
 
 def _lint_workload(workload: Workload, lines: list[str], check: Check | None) -> Iterator[Finding]:
     template = workload.pod
-    for stray in misplaced_fields(workload):
+    strays = [*misplaced_fields(workload)]
+    for stray in strays:
         yield finding_at(stray.problem, stray.at.line, stray.at.column, lines)
     texts: dict[str, str] = {}
     without_quotes: set[int] = set()
     annotations = follow(template, ("metadata", "annotations"))
+    above: tuple[TextScalar, TextNode] | None = None
     for key, value in annotations.entries if isinstance(annotations, TextMap) else ():
         fault = _fault_of_value(key, value)
+        if (outside := _outside(above, key, value)) is not None:
+            without_quotes.add(value.line)
+            yield finding_at(outside, key.line, key.column, lines)
+        above = key, value
         if isinstance(value, TextScalar):
             texts[key.value] = value.value
         if fault is not None and own_annotations({key.value: ""}):
@@ -210,8 +232,16 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
     for found in looked_at(pod.name, pod.namespace, template) if looked_at is not None else ():
         if isinstance(found, Finding):
             # A pod with such a value cannot be read, which is said already.
-            if found.line not in without_quotes:
-                yield finding_at(found.problem, found.line, found.column, lines)
+            where = found.problem.where
+            is_told = where in _INDENTED and any(
+                stray.problem.where.endswith(where) for stray in strays
+            )
+            if not is_told and found.line not in without_quotes:
+                # A patch of what makes pods has no need of containers.
+                is_patch = bool(workload.template.path) and follow(template, ("spec",)) is None
+                is_advice = found.problem.is_advice or is_patch
+                problem = replace(found.problem, is_advice=is_advice)
+                yield finding_at(problem, found.line, found.column, lines)
         else:
             problems.append(found)
     yield from map(
@@ -232,6 +262,7 @@ def _problems(pod: Pod, names: tuple[str, ...]) -> Iterator[Problem]:
     for name in names:
         container = Container(id=ContainerId(name), name=name, pod=pod)
         yield from parse_preferences(container).problems
+    yield from overridden_problems(pod, names)
     yield from parse_affinity(pod.annotations, pod)[1]
     if not names:
         return
@@ -251,12 +282,29 @@ def _problems(pod: Pod, names: tuple[str, ...]) -> Iterator[Problem]:
         )
 
 
+def _outside(
+    above: tuple[TextScalar, TextNode] | None, key: TextScalar, value: TextNode
+) -> Problem | None:
+    """The fault of a line that is meant for the text of the annotation above, which is empty."""
+    if above is None or isinstance(value, TextScalar) or own_annotations({key.value: ""}):
+        return None
+    name, text = above[0].value, above[1]
+    is_empty = isinstance(text, TextScalar) and not text.value.strip()
+    if not is_empty or not own_annotations({name: ""}):
+        return None
+    what = f"this is an annotation of its own, and {name!r} above is empty"
+    return Problem(where=key.value, what=what, fix=f"indent it further than {name!r}")
+
+
 def _fault_of_value(key: TextScalar, value: TextNode) -> Problem | None:
     if not isinstance(value, TextScalar):
         fix = "write '|' after the colon and indent the lines below"
         return Problem(where=key.value, what="the value is not a string", fix=fix)
     if not value.is_plain or kind_of(value) == STRING:
         return None
+    if not value.value:
+        fix = "write one after the colon, in quotes"
+        return Problem(where=key.value, what="there is no value", fix=fix)
     # The API server refuses a pod with such an annotation as a whole.
     what = f"the value {value.value!r} is not a string"
     return Problem(where=key.value, what=what, fix=f'put it in quotes: "{value.value}"')

@@ -371,7 +371,11 @@ def _hugepages(limits: Field) -> Mapping[int, int]:
 def _amount(amount: Field, *, in_milli: bool) -> int | None:
     if amount.is_missing:
         return None
+    written = amount.scalar()
+    if written != written.strip():
+        # An annotation may have one; the API server refuses a pod with it.
+        raise amount.error(f"{written!r} has a space around the amount", "leave it out")
     try:
-        return (parse_milli if in_milli else parse_bytes)(amount.scalar())
+        return (parse_milli if in_milli else parse_bytes)(written)
     except ConfigError as error:
         raise amount.error(str(error)) from error

@@ -59,6 +59,7 @@ def misplaced_fields(workload: Workload) -> Iterator[MisplacedField]:
     for step in ((), ("metadata",), ("spec",)):
         for part in _parts(workload.pod, step):
             yield from _strays(_Part((*template, *part.path), part.node), workload)
+    yield from _indented(workload, template)
     for part in _containers(workload.pod):
         yield from _strays(_Part((*template, *part.path), part.node), workload)
     for key, _ in _entries(follow(workload.pod, ("metadata", "labels"))):
@@ -79,11 +80,16 @@ def _of_owner(part: _Part, workload: Workload) -> Iterator[MisplacedField]:
         own = {key.value for key, _ in _entries(follow(workload.pod, ("metadata", field)))}
         for key, _ in _entries(metadata.find(field)):
             name = key.value
-            is_ours = name in OWN_LABELS if field == "labels" else domain_of(name) is not None
-            if is_ours and name not in own:
-                what = f"the {field} of a {owner} do not reach its pods"
-                fix = f"move it to {_path(*workload.template.path, 'metadata', field)}"
-                yield MisplacedField(Problem(where=name, what=what, fix=fix), key)
+            if name in own or domain_of(name) is None:
+                continue
+            if field == "labels" and name not in OWN_LABELS:
+                yield from _label(key, workload, f" of a {owner}")
+                continue
+            # Whatever else it is written among: there it would count for the pods.
+            place = _METADATA[name in OWN_LABELS]
+            what = f"the {field} of a {owner} do not reach its pods"
+            fix = f"move it to {_path(*workload.template.path, 'metadata', place)}"
+            yield MisplacedField(Problem(where=name, what=what, fix=fix), key)
 
 
 def _strays(part: _Part, workload: Workload) -> Iterator[MisplacedField]:
@@ -109,14 +115,26 @@ def _strays(part: _Part, workload: Workload) -> Iterator[MisplacedField]:
         yield _found(part, what, fix, key, workload)
 
 
+def _indented(workload: Workload, template: tuple[str, ...]) -> Iterator[MisplacedField]:
+    """Annotations that are indented as if they were a label, and labels likewise."""
+    for field in _METADATA:
+        path = ("metadata", field)
+        for part in _parts(workload.pod, path):
+            for key, value in part.node.entries:
+                if key.value in _METADATA and isinstance(value, TextMap):
+                    what = f"they are among {field}, as they are indented too far"
+                    fix = f"indent them as {_path(*template, 'metadata', key.value)}"
+                    yield _found(_Part((*template, *path), part.node), what, fix, key, workload)
+
+
 def _found(part: _Part, what: str, fix: str, key: TextScalar, workload: Workload) -> MisplacedField:
     where = _path(workload.manifest.path, *part.path, key.value)
     is_advice = workload.is_of_operator
     return MisplacedField(Problem(where=where, what=what, fix=fix, is_advice=is_advice), key)
 
 
-def _label(key: TextScalar, workload: Workload) -> Iterator[MisplacedField]:
-    """What is wrong with the name of a label of a pod.
+def _label(key: TextScalar, workload: Workload, of_owner: str = "") -> Iterator[MisplacedField]:
+    """What is wrong with the name of a label of a pod, or of what makes it.
 
     Rules may ask for labels of any name, so that one that is written as labels are is advised of.
     """
@@ -127,8 +145,11 @@ def _label(key: TextScalar, workload: Workload) -> Iterator[MisplacedField]:
     name = prefix.removesuffix(domain).removesuffix(".") or tail
     if near := near_label(name):
         what, fix = "unknown label", f"did you mean {near!r}?"
+        if of_owner:
+            place = _path(*workload.template.path, "metadata", "labels")
+            what, fix = f"unknown label{of_owner}", f"write {near!r} under {place}"
     elif name in _NAMES:
-        what = "this is an annotation, and has no effect among labels"
+        what = f"this is an annotation, and has no effect among labels{of_owner}"
         fix = f"move it to {_path(*workload.template.path, 'metadata', 'annotations')}"
         forms = [one.written(domain) for one in KEYS if one.name == name and domain in one.domains]
         if prefix == domain and forms and key.value not in forms:

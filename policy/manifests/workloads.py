@@ -192,6 +192,10 @@ def follow(node: TextNode | None, path: tuple[str, ...]) -> TextNode | None:
 
 def _items(one: Field, kind: str, group: str) -> tuple[Field, ...]:
     if one["kind"].is_missing and not kind:
+        keys = one.node.entries if isinstance(one.node, TextMap) else ()
+        for key, _ in keys:
+            if key.value.strip().lower() == "kind":
+                raise one[key.value].error("no manifest has such a field", "write 'kind'")
         raise one.error(NO_KIND, "a Kubernetes manifest begins with apiVersion and kind")
     # Raises where it is no text.
     one["kind"].text(kind)

@@ -38,7 +38,8 @@ class Holdings:
         self.observed: ObservedMemory | None = None
         self.grown: dict[ContainerId, None] = {}
         """Containers that hold more nodes than they would with plenty of memory."""
-        self._by_id: dict[ContainerId, Holding] = {}
+        self.by_id: dict[ContainerId, Holding] = {}
+        """Holdings by container; nobody else changes them."""
         self._zone_of: dict[ContainerId, Zone] = {}
         self._sequence = 0
         self._starts: dict[tuple[int, frozenset[MemoryKind], bool, bool], tuple[int, int]] = {}
@@ -48,7 +49,7 @@ class Holdings:
 
     def find(self, container_id: ContainerId) -> Holding | None:
         """The holding of a container; None for an unknown one."""
-        return self._by_id.get(container_id)
+        return self.by_id.get(container_id)
 
     def zone_of(self, container_id: ContainerId) -> Zone:
         """The zone of a container. Raises `KeyError` for an unknown one."""
@@ -62,7 +63,7 @@ class Holdings:
         """Bytes of all that can be nowhere but on these nodes, however containers move."""
         if nodes is self.nodes:
             return self.zones.usage(nodes.with_memory)
-        return sum(one.size for one in self._by_id.values() if self.nodes_of(one.request) is nodes)
+        return sum(one.size for one in self.by_id.values() if self.nodes_of(one.request) is nodes)
 
     def holding(self, request: MemoryRequest) -> Holding | Refusal:
         """A request made ready: its kinds and its initial zone; or why there is none."""
@@ -75,7 +76,7 @@ class Holdings:
         if not initial:
             return self._no_zone(request)
         ready = self._make(request, kinds, initial)
-        self._latest = None if request.container_id in self._by_id else ready
+        self._latest = None if request.container_id in self.by_id else ready
         return ready
 
     def _start(
@@ -109,14 +110,14 @@ class Holdings:
     def place(self, holding: Holding, mask: int) -> None:
         """Put a container into a zone, out of the one it was in; a new one is the youngest."""
         one, zone = holding.request.container_id, self.zones.zone(mask)
-        known = self._by_id.get(one)
+        known = self.by_id.get(one)
         is_back = False
         if known is not None:
             before = self._zone_of[one]
             is_back = mask != before.mask and not mask & ~before.mask
             self.zones.take(known, before)
         self.zones.put(holding, zone)
-        self._by_id[one] = holding
+        self.by_id[one] = holding
         self._zone_of[one] = zone
         self._sequence = max(self._sequence, holding.sequence + 1)
         if _has_grown(holding, mask):
@@ -142,7 +143,7 @@ class Holdings:
 
     def drop(self, container_id: ContainerId) -> None:
         """Release all that a container holds."""
-        holding = self._by_id.pop(container_id)
+        holding = self.by_id.pop(container_id)
         self.zones.take(holding, self._zone_of.pop(container_id))
         self.grown.pop(container_id, None)
         if self.observed is not None:
@@ -150,10 +151,10 @@ class Holdings:
 
     def set_aside(self, container_ids: Iterable[ContainerId]) -> SetAside:
         """Release what some containers hold; unknown ids change nothing. O(containers)."""
-        order, observed = tuple(self._by_id), self.observed
-        ids = [one for one in container_ids if one in self._by_id]
+        order, observed = tuple(self.by_id), self.observed
+        ids = [one for one in container_ids if one in self.by_id]
         aside = SetAside(
-            tuple([(self._by_id[one], self._zone_of[one].mask) for one in ids]),
+            tuple([(self.by_id[one], self._zone_of[one].mask) for one in ids]),
             order,
             self._sequence,
             observed.copy() if observed is not None else None,
@@ -166,7 +167,7 @@ class Holdings:
         """Hold again what was set aside: nobody is younger by it. Nothing came meanwhile."""
         for holding, mask in aside.holdings:
             self.adopt(holding, mask)
-        self._by_id = {one: self._by_id[one] for one in aside.order}
+        self.by_id = {one: self.by_id[one] for one in aside.order}
         self._zone_of = {one: self._zone_of[one] for one in aside.order}
         self._sequence, self.observed = aside.sequence, aside.observed
 
@@ -176,7 +177,7 @@ class Holdings:
         return HeldMemory(
             nodes=self.nodes,
             # Container by container in C: each look at the policy waits for it.
-            holders=tuple(self._by_id.values()),
+            holders=tuple(self.by_id.values()),
             zones=tuple(map(_MASK_OF, self._zone_of.values())),
             sequence=self._sequence,
             sums=sums,
@@ -185,7 +186,7 @@ class Holdings:
 
     def restore(self, state: HeldMemory) -> None:
         """Hold again what was held then, and nothing else."""
-        for container_id in tuple(self._by_id):
+        for container_id in tuple(self.by_id):
             self.drop(container_id)
         for holding, mask in state.holdings:
             self.adopt(holding, mask)
@@ -194,17 +195,17 @@ class Holdings:
     def check(self) -> None:
         """Assert that all sums and indices are what a fresh count says."""
         self.zones.check()
-        assert list(self._by_id) == list(self._zone_of)
+        assert list(self.by_id) == list(self._zone_of)
         for one, zone in self._zone_of.items():
-            holding = self._by_id[one]
+            holding = self.by_id[one]
             assert zone.users.get(one) is holding, f"{one}: not a user of its zone"
             assert (one in self.grown) == _has_grown(holding, zone.mask)
             assert holding.sequence < self._sequence
             assert not zone.mask & ~self.nodes_of(holding.request).with_memory
-        assert len(self._by_id) == sum(len(zone.users) for zone in self.zones.used())
+        assert len(self.by_id) == sum(len(zone.users) for zone in self.zones.used())
 
     def _make(self, request: MemoryRequest, kinds: int, initial: int) -> Holding:
-        known = self._by_id.get(request.container_id)
+        known = self.by_id.get(request.container_id)
         sequence = self._sequence if known is None else known.sequence
         return Holding(request=request, kinds=kinds, initial=initial, sequence=sequence)
 

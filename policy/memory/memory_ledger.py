@@ -31,6 +31,11 @@ class MemoryLedger:
         self._held = Holdings(nodes)
         self._search = ZoneSearch(nodes, self._held)
 
+    @property
+    def holders(self) -> Mapping[ContainerId, Holding]:
+        """Holdings by container, as they go on."""
+        return self._held.by_id
+
     def initial_zone(
         self, affinity: int, types: frozenset[MemoryKind], may_use_reserved: bool
     ) -> Zone | None:

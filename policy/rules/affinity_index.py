@@ -95,6 +95,8 @@ class AffinityIndex:
         self._residents = Residents()
         self._symmetric = SymmetricRules()
         self._unfiled: dict[ContainerId, _Unfiled] = {}
+        self._unfiled_rules: dict[ContainerId, _Unfiled] = {}
+        """Those among them whose rules are not filed either."""
 
     def __len__(self) -> int:
         return len(self._residents) + len(self._unfiled)
@@ -121,31 +123,33 @@ class AffinityIndex:
             self._residents.add(container)
             self._symmetric.add(container.id, rules)
         else:
-            self._unfiled[container.id] = _Unfiled(container, rules)
+            unfiled = self._unfiled[container.id] = _Unfiled(container, rules)
+            if rules:
+                self._unfiled_rules[container.id] = unfiled
 
     def remove(self, container_id: ContainerId) -> None:
         """Forget a container and its rules; unknown ids are ignored."""
         unfiled = self._unfiled.pop(container_id, None)
+        self._unfiled_rules.pop(container_id, None)
         is_filed = self._residents.remove(container_id) if unfiled is None else False
         if is_filed or (unfiled is not None and unfiled.are_rules_filed):
             self._symmetric.remove(container_id)
 
     def file(self, but: ContainerId | None = None) -> None:
         """File the containers added last. For when nobody waits for the policy."""
+        self._file_rules(but)
         unfiled, self._unfiled = self._unfiled, {}
         if but is not None and (own := unfiled.pop(but, None)) is not None:
             self._unfiled[but] = own
-        for container_id, one in unfiled.items():
+        for one in unfiled.values():
             self._residents.add(one.container, one.facts)
-            if not one.are_rules_filed:
-                self._symmetric.add(container_id, one.rules)
 
-    def _file_rules(self, but: ContainerId) -> None:
+    def _file_rules(self, but: ContainerId | None) -> None:
         """File the rules of the containers added last, and not yet these themselves."""
-        for container_id, one in self._unfiled.items():
-            if one.rules and not one.are_rules_filed and container_id != but:
-                self._symmetric.add(container_id, one.rules)
-                one.are_rules_filed = True
+        for container_id in [one for one in self._unfiled_rules if one != but]:
+            one = self._unfiled_rules.pop(container_id)
+            self._symmetric.add(container_id, one.rules)
+            one.are_rules_filed = True
 
     def affinities(self, container: Container, rules: Collection[AffinityRule] = ()) -> Affinities:
         """The affinity of a newcomer to the containers that are there.
@@ -154,7 +158,7 @@ class AffinityIndex:
         that match it. Itself and older instances of it (same pod id and name) do not count.
         """
         are_unruled = not rules and not self._symmetric.owners
-        if are_unruled and not any([one.rules for one in self._unfiled.values()]):
+        if are_unruled and not self._unfiled_rules:
             # Nobody's facts are asked for.
             return Affinities({})
         if rules:

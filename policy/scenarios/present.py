@@ -8,7 +8,16 @@ from ..engine.engine import Engine
 from ..tuning.interrupts import Interrupt
 from .expressions.evaluator import evaluate
 from .expressions.evaluator_tables import Function, Value
-from .scenario_facts import FACT_FUNCTIONS, MachineNames, classes_of, fact_names, served_by, zones
+from .expressions.failed_values import failed_values
+from .scenario_facts import (
+    FACT_FUNCTIONS,
+    MachineNames,
+    PerContainer,
+    classes_of,
+    fact_names,
+    served_by,
+    zones,
+)
 from .simulated_runtime import Running, Runtime
 from .speed_select_facts import RESOURCES, published, speed_select_functions
 
@@ -30,28 +39,29 @@ class Present(Struct, frozen=True, kw_only=True):
         """
         return evaluate(expression, {**self._values(), **remembered}, self._functions())
 
+    def values_in(self, expression: str, remembered: Mapping[str, Value]) -> tuple[str, ...]:
+        """The values inside an expression that is false, for people."""
+        return failed_values(expression, {**self._values(), **remembered}, self._functions())
+
     def _values(self) -> dict[str, Value]:
         runtime = self.runtime
         running = runtime.by_key()
-        values = fact_names(
-            self.names,
-            {key: runtime.effective_cpus(one) for key, one in running.items()},
-            {key: runtime.effective_mems(one) for key, one in running.items()},
-        )
-        values["quota"] = {key: self._has_quota(one) for key, one in running.items()}
-        values["rules"] = {key: self._rules_of(one) for key, one in running.items()}
-        values["sched"] = {key: one.scheduling for key, one in running.items()}
+        # Facts of thousands of containers, of which an expression asks for one: each on demand.
+        values = fact_names(self.names, running, runtime.effective_cpus, runtime.effective_mems)
+        values["quota"] = PerContainer(running, self._has_quota)
+        values["rules"] = PerContainer(running, self._rules_of)
+        values["sched"] = PerContainer(running, lambda one: one.scheduling)
         values["irq"] = served_by(self.engine, self.interrupts, self.names)
         values["zones"] = zones(self.engine) if self.engine else {}
         values[RESOURCES] = published(self.engine)
         return values
 
-    def _has_quota(self, one: Running) -> bool:
+    def _has_quota(self, one: Running) -> Value:
         has_limit = one.container.resources.cpu_limit_milli is not None
         is_lifted = self.engine is not None and self.engine.lifts_quota(one.container.id)
         return has_limit and not is_lifted
 
-    def _rules_of(self, one: Running) -> dict[str, Value]:
+    def _rules_of(self, one: Running) -> Value:
         """Names of the rules that gave a container annotations, by these."""
         container = one.container
         if self.engine is not None:

@@ -72,6 +72,15 @@ class Expectation(Struct, frozen=True, kw_only=True):
     expression: str
     holds: bool
     error: str | None = None
+    values: tuple[str, ...] = ()
+    """Values inside the expression, where it is false. For people: no document has them."""
+
+    @property
+    def failure(self) -> str:
+        """Why it does not hold, for people; empty where it does."""
+        if self.holds or self.error:
+            return self.error or ""
+        return ": ".join(filter(None, ("does not hold", "; ".join(self.values))))
 
 
 class Skipped(Struct, frozen=True):

@@ -5,8 +5,8 @@ Ids are zero padded to the width of the machine's largest id of that kind ("cpu0
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Final
+from functools import cache, cached_property, reduce
+from typing import Final, TypeVar
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import CpuSet, NodeSet
@@ -16,13 +16,14 @@ from ..tuning.effects import Hardware, KnobKind, effects
 from ..tuning.interrupts import Interrupt
 from .expressions.evaluator_tables import Function, Value, brief, elements
 
+T = TypeVar("T")
 _NAME_PARTS: Final = re.compile(r"[^0-9]*")
 
 
 class PerContainer(Mapping[str, Value]):
-    """A fact of every running container, computed when it is asked for."""
+    """A fact of every running container, or every pool, computed when it is asked for."""
 
-    def __init__(self, names: Mapping[str, Any], fact: Callable[[Any], Value]) -> None:
+    def __init__(self, names: Mapping[str, T], fact: Callable[[T], Value]) -> None:
         """`names`: what the fact is computed from, by container."""
         self._names = names
         self._fact = fact
@@ -35,6 +36,21 @@ class PerContainer(Mapping[str, Value]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+def settled(value: Value) -> Value:
+    """The value as it is at present, with facts that would be computed later, of what is then."""
+    match value:
+        case PerContainer():
+            return dict(value)
+        case list():
+            return [*map(settled, value)]
+        case tuple():
+            return (*map(settled, value),)
+        case dict():
+            return type(value)({key: settled(one) for key, one in value.items()})
+        case _:
+            return value
 
 
 class MachineNames:
@@ -100,17 +116,24 @@ class MachineNames:
 
 
 def fact_names(
-    names: MachineNames, cpus: Mapping[str, CpuSet], mems: Mapping[str, NodeSet]
+    names: MachineNames,
+    running: Mapping[str, T],
+    cpus_of: Callable[[T], CpuSet],
+    mems_of: Callable[[T], NodeSet],
 ) -> dict[str, Value]:
-    """The variables of expressions; `cpus` and `mems` are what each container may use."""
+    """The variables of expressions, of containers that may use these cpus and memory nodes."""
+
+    def of_cpus(fact: Callable[[CpuSet], Value]) -> Value:
+        return PerContainer(running, lambda one: fact(cpus_of(one)))
+
     return {
-        "cpus": PerContainer(cpus, names.cpus),
-        "mems": PerContainer(mems, names.memory_nodes),
-        "nodes": PerContainer(cpus, names.numa_nodes),
-        "sockets": PerContainer(cpus, names.sockets),
-        "dies": PerContainer(cpus, names.dies),
-        "cores": PerContainer(cpus, names.cores),
-        "threads": PerContainer(cpus, names.threads),
+        "cpus": of_cpus(names.cpus),
+        "mems": PerContainer(running, lambda one: names.memory_nodes(mems_of(one))),
+        "nodes": of_cpus(names.numa_nodes),
+        "sockets": of_cpus(names.sockets),
+        "dies": of_cpus(names.dies),
+        "cores": of_cpus(names.cores),
+        "threads": of_cpus(names.threads),
         "all_cpus": names.all_cpus,
     }
 
@@ -119,6 +142,8 @@ def served_by(
     engine: Engine | None, interrupts: Sequence[Interrupt], names: MachineNames
 ) -> Mapping[str, Value]:
     """The cpus that serve an interrupt at present, by any part of its description."""
+    if not interrupts:
+        return {}
     served = {one.number: one.affinity for one in interrupts}
     if engine is not None:
         found = effects(engine.snapshot().occupancy(), Hardware(interrupts=tuple(interrupts)))
@@ -152,10 +177,11 @@ def classes_of(engine: Engine | None, names: Value) -> Value:
 
 def zones(engine: Engine) -> Value:
     """Resources of each pool by its name, as the zones of a NodeResourceTopology show them."""
-    taken = CpuSet()
-    for grant in engine.grants.values():
-        taken |= grant.exclusive
-    return {pool.name: _zone(pool, taken) for pool in engine.tree.pools}
+    grants = engine.grants.values()
+    # Of all containers, and most expressions do not ask for it.
+    taken = cache(lambda: CpuSet(reduce(int.__or__, [one.exclusive.mask for one in grants], 0)))
+    pools = {pool.name: pool for pool in engine.tree.pools}
+    return PerContainer(pools, lambda pool: _zone(pool, taken()))
 
 
 def _zone(pool: Pool, taken: CpuSet) -> Value:

@@ -18,13 +18,14 @@ from ..tuning.scheduling import scheduling_values
 from .container_result import container_result
 from .creation import NodeMemory, created_container, created_pod, resized
 from .expressions.evaluator_tables import Value
+from .laws.law_watch import LawWatch
 from .policy_run import PolicyRun
 from .present import Present
 from .result import ContainerResult, ScenarioResult
 from .running_node import RunningNode, node_diff
-from .scenario_facts import MachineNames
+from .scenario_facts import MachineNames, settled
 from .scenario_file import Topology
-from .simulated_runtime import Running, Runtime, keys_of, violations
+from .simulated_runtime import Running, Runtime, keys_of
 from .speed_select_facts import not_simulated
 from .step import (
     AddContainer,
@@ -63,6 +64,7 @@ class ScenarioRun:
         self._refused: dict[str, tuple[Container, str]] = {}
         self._serial = 0
         self._node: RunningNode | None = None
+        self._watch: LawWatch | None = None
 
     @property
     def engine(self) -> Engine | None:
@@ -115,11 +117,11 @@ class ScenarioRun:
                 self._update_pod(step)
             case Remember():
                 value = self.verdicts.remembered(step.name, step.value, self._value)
-                self._remembered[step.name] = value
+                self._remembered[step.name] = settled(value)
             case Expect():
                 for expression in step.that:
                     reason = not_simulated(expression, self.policy.machine)
-                    self.verdicts.expect(expression, self._value, reason)
+                    self.verdicts.expect(expression, self._value, reason, self._values_in)
             case Synchronize():
                 self.policy.synchronize(step)
             case SetInterrupts():
@@ -141,7 +143,9 @@ class ScenarioRun:
         """Note every law that is broken; the same sentence once."""
         if self.engine is None or not self.is_started:
             return
-        for sentence in violations(self.engine, self.runtime):
+        if self._watch is None or not self._watch.is_of(self.engine, self.runtime):
+            self._watch = LawWatch(self.engine, self.runtime)
+        for sentence in self._watch.broken():
             self.verdicts.note(sentence)
 
     def result(self, scenario_id: str, topology: str) -> ScenarioResult:
@@ -348,11 +352,16 @@ class ScenarioRun:
         return one
 
     def _value(self, expression: str) -> Value:
-        present = Present(
+        return self._present().value(expression, self._remembered)
+
+    def _values_in(self, expression: str) -> tuple[str, ...]:
+        return self._present().values_in(expression, self._remembered)
+
+    def _present(self) -> Present:
+        return Present(
             engine=self.engine,
             runtime=self.runtime,
             names=self._names,
             interrupts=self.policy.interrupts,
             told=self.told,
         )
-        return present.value(expression, self._remembered)

@@ -1,20 +1,18 @@
 """A container runtime as scenarios need it: what runs, and what the kernel was told of each."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
-from ...topology.sets.cpuset import NO_NODES, CpuSet, NodeSet
+from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..engine.decision import Decision
 from ..engine.engine import Engine
-from ..engine.snapshot import Snapshot
 from ..model.container import Container, ContainerId, ContainerState, GivenAnnotation, Pod
 from ..model.grant import Grant
 from ..model.pinning import Change, Pinning
-from ..model.request import CpuType
 from .device_stock import DeviceStock
 
 
@@ -147,77 +145,3 @@ def keys_of(containers: Iterable[Container]) -> Mapping[str, str]:
     paths = {one.path: one.name for one in containers}
     counts = Counter(paths.values())
     return {path: name if counts[name] == 1 else path for path, name in paths.items()}
-
-
-def violations(engine: Engine, runtime: Runtime) -> Iterator[str]:
-    """Every law the present state breaks, one sentence each. O(containers), after each step."""
-    owners: dict[int, str] = {}
-    snapshot = engine.snapshot()
-    grants = snapshot.grants
-    for container_id, grant in sorted(grants.items()):
-        one = runtime.running.get(container_id)
-        path = one.container.path if one else container_id
-        if one is None:
-            yield f"{path} holds cpus and does not run"
-        for cpu in grant.exclusive:
-            if cpu in owners:
-                yield f"cpu {cpu} is exclusive to both {owners[cpu]} and {path}"
-            owners[cpu] = path
-    for pen_id, pen in snapshot.pens.items():
-        if all(one.pen != pen_id for one in grants.values()):
-            yield f"{pen_id} has cpus {pen.exclusive} and no containers"
-        owners.update(dict.fromkeys(pen.exclusive, pen_id))
-    exclusive = CpuSet.collect(owners).mask
-    open_to = _open_nodes(snapshot)
-    for container_id, one in runtime.running.items():
-        held = grants.get(container_id)
-        nodes = open_to.get(container_id if held is None else held.held_as, NO_NODES)
-        yield from _violations_of(snapshot, runtime, one, held, exclusive, nodes)
-
-
-def _open_nodes(snapshot: Snapshot) -> Mapping[str, NodeSet]:
-    """The nodes whose memory containers and pens may have, by the id under which they hold some."""
-    memory = snapshot.memory
-    known: dict[bool, NodeSet] = {}
-    found: dict[str, NodeSet] = {}
-    for holder, request in memory.requests().items():
-        nodes = known.get(request.may_use_reserved)
-        if nodes is None:
-            nodes = known[request.may_use_reserved] = memory.open_to(request)
-        found[holder] = nodes
-    return found
-
-
-def _violations_of(
-    snapshot: Snapshot,
-    runtime: Runtime,
-    one: Running,
-    grant: Grant | None,
-    exclusive: int,
-    nodes: NodeSet,
-) -> Iterator[str]:
-    # By masks, as everybody is looked at after each step: sets are made of what is wrong alone.
-    path = one.container.path
-    cpus, mems = runtime.effective_cpus(one), runtime.effective_mems(one)
-    if not cpus.mask:
-        yield f"{path} has no cpus"
-    if offline := cpus.mask & ~runtime.machine.online.mask:
-        yield f"{path} is told to use cpus {CpuSet(offline)}, which are not online"
-    if absent := mems.mask & ~runtime.numa_nodes.mask:
-        yield f"{path} is told to use memory nodes {NodeSet(absent)}, which do not exist"
-    if one.mems is not None and not one.mems.mask:
-        yield f"{path} has no memory nodes"
-    if grant is None:
-        yield f"{path} runs and holds nothing"
-        return
-    told = snapshot.pinnings.get(one.container.id)
-    if told is not None and (told.cpus not in (None, cpus) or told.mems not in (None, mems)):
-        yield f"{path} runs on {cpus} and memory {mems}, the policy believes otherwise: {told}"
-    is_ours = snapshot.config.pin_memory and not grant.preserve_memory
-    if is_ours and (forbidden := mems.mask & ~nodes.mask):
-        yield f"{path} may use memory nodes {NodeSet(forbidden)}, which are not for it"
-    if not snapshot.config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
-        return
-    own = grant.exclusive.mask or grant.rest.mask
-    if taken := cpus.mask & exclusive & ~own:
-        yield f"{path} may run on cpus {CpuSet(taken)}, which are exclusive to others"

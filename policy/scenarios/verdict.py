@@ -50,10 +50,17 @@ class Verdicts:
         """The step, or a part of it, is passed over."""
         self.skipped.append(Skipped(self.step, reason))
 
-    def expect(self, expression: str, evaluate: Evaluate, not_simulated: str = "") -> None:
+    def expect(
+        self,
+        expression: str,
+        evaluate: Evaluate,
+        not_simulated: str = "",
+        values_in: Callable[[str], tuple[str, ...]] = lambda _: (),
+    ) -> None:
         """The expression should be true; other values are as wrong as false.
 
-        `not_simulated`: why it is passed over, empty where it can be judged.
+        `not_simulated`: why it is passed over, empty where it can be judged. `values_in`: the
+        values inside one that is false.
         """
         if not_simulated:
             self.skip(f"{expression}: {not_simulated}")
@@ -64,7 +71,8 @@ class Verdicts:
             self._judge(expression, holds=False, error=str(error))
             return
         wrong = None if isinstance(value, bool) else f"is {brief(value)}, neither true nor false"
-        self._judge(expression, holds=value is True, error=wrong)
+        values = values_in(expression) if value is False else ()
+        self._judge(expression, holds=value is True, error=wrong, values=values)
 
     def remembered(self, name: str, expression: str, evaluate: Evaluate) -> Value:
         """The value to remember; an expectation that does not hold where there is none."""
@@ -90,7 +98,10 @@ class Verdicts:
             holds, why = False, f"not a regular expression: {caught}"
         self._judge(f"{name}: {expected}", holds=holds, error=why)
 
-    def _judge(self, expression: str, *, holds: bool, error: str | None) -> None:
-        self.expectations.append(
-            Expectation(step=self.step, expression=expression, holds=holds, error=error)
+    def _judge(
+        self, expression: str, *, holds: bool, error: str | None, values: tuple[str, ...] = ()
+    ) -> None:
+        judged = Expectation(
+            step=self.step, expression=expression, holds=holds, error=error, values=values
         )
+        self.expectations.append(judged)

@@ -129,7 +129,9 @@ class Field(Struct, frozen=True, kw_only=True):
             return default or 0
         value = _resolved(scalar)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self.error(f"{scalar.value!r} is not an integer", "write a whole number")
+            is_quoted = not scalar.is_plain and scalar.value.isdecimal()
+            fix = "leave out its quotes" if is_quoted else "write a whole number"
+            raise self.error(f"{scalar.value!r} is not an integer", fix)
         return value
 
     def boolean(self, default: bool = False) -> bool:

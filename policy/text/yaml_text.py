@@ -4,6 +4,7 @@ Meant for text of strangers: size, nesting depth and number of nodes are bounded
 duplicate keys are errors, and every fault is a `TextError` with its place.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
@@ -32,6 +33,9 @@ from .yaml_nodes import MAPPING, SEQUENCE, Mark, TextError, TextList, TextMap, T
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SEPARATORS = (",", ":", "\n", "[", "{", "- ")
 _LEFT_OUT_MAX = 64
+_WHILE_QUOTED: Final = "while scanning a quoted scalar"
+_TEMPLATE: Final = re.compile(r"\{\{-?\s*[\w.$\"/(].*?\}\}")
+"""What Helm replaces, and other programs that make manifests."""
 _WHILE_KEY: Final = "while scanning a simple key"
 
 
@@ -115,6 +119,24 @@ def _fill(builder: "_Builder", text: str) -> None:
         # Each is compared with all others.
         raise TextError("the directive '%TAG' is not allowed", "leave it out")
     try:
+        _read(builder, text)
+    except TextError as error:
+        raise _of_template(error, text) from error
+
+
+def _of_template(error: TextError, text: str) -> TextError:
+    """The error itself, or one about a part of a template that nobody has filled in there."""
+    lines = text.splitlines()[max(0, error.line - 1) : error.line]
+    found = _TEMPLATE.search(lines[0]) if lines else None
+    if found is None:
+        return error
+    what = f"{quoted(found[0])} is a template, and no YAML"
+    fix = "fill it in first, as 'helm template' does"
+    return TextError(what, fix, line=error.line, column=found.start() + 1)
+
+
+def _read(builder: "_Builder", text: str) -> None:
+    try:
         builder.read(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -124,6 +146,10 @@ def _fill(builder: "_Builder", text: str) -> None:
         what = "not valid YAML: " + (error.problem or error.context or "unreadable")
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         fix = "check indentation and quotes"
+        if error.context == _WHILE_QUOTED and error.context_mark and "end of stream" in what:
+            # It began long before the text is over.
+            line, column = error.context_mark.line + 1, error.context_mark.column + 1
+            what, fix = "not valid YAML: a quote that is not closed", "close it"
         if "found " in what and _has_tab_at(text, line, column):
             what, fix = "not valid YAML: a tab where only spaces may be", "indent with spaces"
         raise TextError(what, fix, line=line, column=column) from error
@@ -234,7 +260,7 @@ class _Builder:
             raise _error(event, f"alias {quoted(name)} is not allowed", "write the value out")
         if name not in self._anchors:
             what = f"alias {quoted(name)} of an unknown anchor"
-            raise _error(event, what, f"define &{name[:80]} before")
+            raise _error(event, what, f"define &{name[:80]} before, in the same document")
         return self._anchors[name]
 
     def _done(self, event: NodeEvent, node: TextNode) -> None:

@@ -34,8 +34,7 @@ def junit_text(results: Sequence[ScenarioResult], *, allows_refusals: bool) -> s
 
 def _cases(result: ScenarioResult, *, allows_refusals: bool) -> Iterator[ElementTree.Element]:
     for one in result.expectations:
-        reason = "" if one.holds else one.error or "does not hold"
-        yield _case(f"step {one.step}: {one.expression}", reason)
+        yield _case(f"step {one.step}: {one.expression}", one.failure)
     for skipped in result.skipped:
         case = _case(f"step {skipped.step}", "")
         ElementTree.SubElement(case, "skipped", message=_xml(skipped.reason))

@@ -365,6 +365,25 @@ def test_expectations_that_do_not_hold_are_status_1(scenarios: str) -> None:
     assert "step 1: 1 == 2 — does not hold" in text
 
 
+def test_an_expectation_that_does_not_hold_is_shown_with_its_values(tmp_path: Path) -> None:
+    file, junit = tmp_path / "s.yaml", tmp_path / "junit.xml"
+    file.write_text(
+        "scenarios:\n- id: one\n  topology: {machine: 'core:4'}\n  steps:\n"
+        "  - {do: create_pod, pod: p, containers: [{name: c, cpu_lim: 1, mem_lim: 1M}]}\n"
+        "  - {do: expect, that: ['len(cpus[\"c\"]) == 2']}\n"
+    )
+    shown = 'does not hold: len(cpus["c"]) is 1; cpus["c"] is cpus 1'
+    for form in ("table", "tree"):
+        result = run(str(file), "-o", form, "--junit", str(junit))
+        assert f'  step 1: len(cpus["c"]) == 2 — {shown}\n' in result.stdout
+    assert f'message="{shown.replace(chr(34), "&quot;")}"' in junit.read_text()
+    (one,) = json.loads(run(str(file), "-o", "json").stdout)["scenarios"]
+    # The contract of the document: these fields and no others.
+    assert one["expectations"] == [
+        {"step": 1, "expression": 'len(cpus["c"]) == 2', "holds": False, "error": None}
+    ]
+
+
 IN_PLACE = """
 topologies: {small: {machine: "core:2"}}
 scenarios:

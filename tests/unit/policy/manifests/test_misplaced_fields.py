@@ -132,6 +132,31 @@ def found(text: str) -> list[str]:
             id="a rack of a deployment itself, and not of its pods",
         ),
         pytest.param(
+            DEPLOYMENT.replace("{name: d}", f"{{name: d, labels: {OURS}}}"),
+            "3:30: label smt.pinfold.dev/pod: this is an annotation, and has no effect among labels"
+            " of a Deployment itself — move it to spec.template.metadata.annotations",
+            id="an annotation among the labels of a deployment itself",
+        ),
+        pytest.param(
+            CRON_JOB.replace("jobTemplate: {", f"jobTemplate: {{metadata: {{labels: {OURS}}}, "),
+            "5:37: label smt.pinfold.dev/pod: this is an annotation, and has no effect among labels"
+            " of a CronJob's jobTemplate — move it to"
+            " spec.jobTemplate.spec.template.metadata.annotations",
+            id="an annotation among the labels of the jobs of a cron job",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("{name: d}", "{name: d, labels: {pinfold.dev/racks: a}}"),
+            "3:30: advice: label pinfold.dev/racks: unknown label of a Deployment itself — write"
+            " 'pinfold.dev/rack' under spec.template.metadata.labels",
+            id="a misspelt rack of a deployment itself",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("{name: d}", "{name: d, annotations: {pinfold.dev/rack: a}}"),
+            "3:35: pinfold.dev/rack: the annotations of a Deployment itself do not reach its pods —"
+            " move it to spec.template.metadata.labels",
+            id="a rack among the annotations of a deployment itself",
+        ),
+        pytest.param(
             JOB_SET.replace("{spec: {containers", f"{{annotations: {OURS}, spec: {{containers"),
             "6:34: advice: annotations: nobody reads annotations here — move them to"
             " metadata.annotations",
@@ -216,6 +241,10 @@ def test_what_stands_where_nobody_reads_it_is_told(text: str, finding: str) -> N
                 "template: {", "template: {metadata: {labels: {pinfold.dev/rack: a}}, "
             ),
             id="a rack of a deployment and of its pods alike",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("{name: d}", "{name: d, labels: {pinfold.dev/team: a}}"),
+            id="a label of a deployment under our domain that is like none of ours",
         ),
         pytest.param(
             DEPLOYMENT.replace("{name: d}", f"{{name: d, annotations: {OURS}}}").replace(

@@ -10,7 +10,8 @@ NAMES = MachineNames(machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G")
 
 
 def fact(name: str, cpus: str = "", mems: str = "") -> Value:
-    names = fact_names(NAMES, {"c": CpuSet.parse(cpus)}, {"c": NodeSet.parse(mems)})
+    running = {"c": (CpuSet.parse(cpus), NodeSet.parse(mems))}
+    names = fact_names(NAMES, running, lambda one: one[0], lambda one: one[1])
     return evaluate(f"{name}['c']", names)
 
 

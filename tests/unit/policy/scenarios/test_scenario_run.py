@@ -10,10 +10,12 @@ from pinfold.policy.model.container import QosClass
 from pinfold.policy.model.grant import GrantKind
 from pinfold.policy.scenarios.result import ContainerResult, ScenarioResult
 from pinfold.policy.scenarios.scenario_file import Topology, parse_scenarios
+from pinfold.policy.scenarios.scenario_run import ScenarioRun
 from pinfold.policy.scenarios.simulation import run_scenario
-from pinfold.policy.scenarios.step import CreatePod
+from pinfold.policy.scenarios.step import CreatePod, Start
 from pinfold.policy.text.yaml_fields import FieldError, read_fields
 from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.counted_calls import called_modules
 
 TOPOLOGY = Topology(machine=machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G"))
 CONFIG = config_from_values({"reservedResources": {"cpu": "cpuset:0"}})
@@ -77,6 +79,24 @@ def test_containers_of_one_name_are_told_apart_by_their_paths() -> None:
     )
     assert list(result.containers) == ["default/p/b", "other/q/b"]
     assert [one.holds for one in result.expectations] == [True, True]
+
+
+@pytest.mark.parametrize("value", ["cpus", "[cpus, cpus]", "(cpus, 1)", "{1: cpus}"])
+def test_what_is_remembered_of_all_containers_stays_as_it_was(value: str) -> None:
+    of_b = {"cpus": 'then["b"]', "{1: cpus}": 'then[1]["b"]'}.get(value, 'then[0]["b"]')
+    result = run(
+        f"""
+        - {{do: create_pod, pod: p, {SHARED}}}
+        - {{do: remember, name: then, value: '{value}'}}
+        - {{do: remember, name: wide, value: 'cpus["b"]'}}
+        - {{do: create_pod, pod: q, {EXCLUSIVE}}}
+        - {{do: create_pod, pod: r, {EXCLUSIVE.replace("name: a", "name: c")}}}
+        - {{do: create_pod, pod: s, {EXCLUSIVE.replace("name: a", "name: d")}}}
+        - {{do: create_pod, pod: t, {EXCLUSIVE.replace("name: a", "name: e")}}}
+        - {{do: expect, that: ['{of_b} == wide', 'cpus["b"] != wide']}}
+        """
+    )
+    assert [(one.holds, one.error) for one in result.expectations] == [(True, None)] * 2
 
 
 def test_changes_to_others_are_counted() -> None:
@@ -536,3 +556,24 @@ def test_the_minute_of_moves_begins_anew_with_the_policy(is_restarted: bool) -> 
     )
     pools = sorted(one.pool for one in result.containers.values())
     assert pools == ["NUMA node #3" if is_restarted else "NUMA node #2", "NUMA node #3"]
+
+
+def test_an_expectation_of_one_container_asks_the_engine_nothing_of_others() -> None:
+    def asked(many: int) -> int:
+        pods = "".join(
+            f"- {{do: create_pod, pod: p{n}, containers: [{{name: b{n}}}]}}\n" for n in range(many)
+        )
+        (document,) = read_fields(
+            "scenarios:\n- id: one\n  steps:\n"
+            + textwrap.indent(pods + "- {do: expect, that: ['not quota[\"b0\"]']}", "  "),
+            "steps.yaml",
+        )
+        *creations, expectation = parse_scenarios(document).scenarios[0].steps
+        one = ScenarioRun(TOPOLOGY, CONFIG)
+        for step in (Start(config=None, environment={}), *creations):
+            one.take(step)
+        called = called_modules(lambda: one.take(expectation))
+        assert one.verdicts.expectations[0].holds
+        return sum(module.startswith("pinfold.policy.engine") for module in called)
+
+    assert asked(40) == asked(4)
