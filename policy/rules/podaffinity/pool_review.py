@@ -210,9 +210,7 @@ def _keys(terms: Sequence[PoolTerm]) -> Iterator[str]:
     return (one.key for term in terms for one in term.expressions)
 
 
-def _advice(
-    terms: Sequence[PoolTerm], labels: Sequence[Mapping[str, str]], config: Config
-) -> str:
+def _advice(terms: Sequence[PoolTerm], labels: Sequence[Mapping[str, str]], config: Config) -> str:
     here = {key for one in labels for key in one if not key.startswith(FLAG_LABEL)}
     known = _known_labels(config)
     for term in terms:
