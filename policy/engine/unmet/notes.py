@@ -120,6 +120,8 @@ class _Look:
             # Each of them adds its weight: who is elsewhere was wished for as well.
             some = f", and with {near} of {near + len(away)} in one" if near else ""
             yield f"{term.text}: {where}{some}"
+        if rule.weight > 0 and (part := self._met_part(level, inside)):
+            yield f"{term.text}: met in part, as {part}"
         if rule.weight < 0 and inside:
             count = len(self._whereabouts.placed(matches))
             count += term.includes(self._container, self._container)
@@ -135,6 +137,18 @@ class _Look:
             outside = look.on(domains.covering(level, self._cpus), places & ~look.mates)
             found = self._beside[level, places] = inside | outside
         return found
+
+    def _met_part(self, level: Level, inside: int) -> str:
+        """The domains that a container is in beside those of others; empty where there are none."""
+        domains, look = self._books.domains, self._whereabouts
+        own = domains.indexes(level, self._part if inside & look.mates else self._cpus)
+        if not inside or not own & (own - 1):
+            return ""
+        count = own.bit_count()
+        shared = (own & domains.indexes(level, look.cpus(inside))).bit_count()
+        where = f"it is in {count} {level_noun(level)}s, and with "
+        names = names_text(look.placed(inside))
+        return f"{where}{names} in {shared} of them" if shared < count else ""
 
     def _few(self, level: Level, count: int) -> str:
         """The reason why containers, so many, cannot all be in domains of their own."""
