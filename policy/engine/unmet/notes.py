@@ -13,7 +13,7 @@ from ....topology.model.machine import Level
 from ...books.books import Books
 from ...books.whereabouts import Whereabouts
 from ...model.container import Container, ContainerId
-from ...model.grant import PoolId, Refusal
+from ...model.grant import Grant, PoolId, Refusal
 from ...model.level_name import a_level, level_noun
 from ...placing.classifier import Classified
 from ...placing.judging.judgement import OWNERS_MAX
@@ -41,6 +41,9 @@ def note_placement(
     notes: tuple[str, ...] = ()
     if grant is not None and level is not None:
         notes = (books.idle.note(grant, level),)
+    # Nothing of a cold start is a surprise: it ends with DRAM.
+    if grant is not None and not known.request.cold_start_ns:
+        notes += _other_memory(grant, known, books)
     container, weights = roster.containers[container_id], decision.weights
     if is_anew:
         weights = books.affinity.affinities(container, known.rules).weights
@@ -52,6 +55,19 @@ def note_placement(
         return ()
     roster.decisions[container_id] = replace(decision, notes=notes)
     return notes
+
+
+def _other_memory(grant: Grant, known: Classified, books: Books) -> tuple[str, ...]:
+    """The note that memory is not of the kinds an annotation wants alone, as these are full."""
+    chosen, nodes = known.preferences.memory_types, books.machine.numa_nodes
+    if chosen is None or grant.preserve_memory or grant.pen is not None:
+        return ()
+    wanted = known.request.memory_kinds & {node.kind for node in nodes}
+    kinds = {node.kind for node in nodes if node.id in grant.memory} - wanted
+    if not kinds or not chosen.value & wanted:
+        return ()
+    others, asked = (", ".join(sorted(kind.value for kind in some)) for some in (kinds, wanted))
+    return (f"{chosen.key}: it has {others} memory, as too little {asked} is left",)
 
 
 def _counted_together(container: Container, books: Books) -> tuple[str, ...]:
