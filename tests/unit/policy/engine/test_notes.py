@@ -78,7 +78,8 @@ def test_a_wish_that_draws_a_container_apart_is_told(nodes: tuple[int, ...], tol
         placed(engine, container_of(f"cache{number}", 2, annotations=pool(node), app="cache"))
     web = container_of("web", 3, prefer(50, term("numa", "cache")))
     cpus = CpuSet.parse(placed(engine, web))
-    assert cpus & CpuSet.parse("0-3") and cpus & CpuSet.parse("4-7")
+    assert cpus & CpuSet.parse("0-3")
+    assert cpus & CpuSet.parse("4-7")
     assert [one.partition(": ")[2] for one in notes(engine, web)] == ([told] if told else [])
 
 
