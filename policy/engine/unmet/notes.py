@@ -18,6 +18,7 @@ from ...model.level_name import a_level, level_noun
 from ...placing.classifier import Classified
 from ...placing.judging.judgement import OWNERS_MAX
 from ...placing.judging.restriction import names_text, together_text
+from ...rules.podaffinity.namespace_scope import OWN_NAMESPACE
 from ...rules.podaffinity.rule_set import PlacementRules, PreferredTerm, RequiredTerm, SpreadRule
 from ...rules.podaffinity.term_selection import select_spread, select_term
 from ..roster import Roster
@@ -50,7 +51,7 @@ def note_placement(
     if decision.unmet or isinstance(decision.result, Refusal):
         notes += _counted_together(container, books)
     if known.placement or weights:
-        notes += placement_notes(container, known, weights, books)
+        notes += placement_notes(container, known, weights, books, decision.unmet)
     if not notes:
         return ()
     roster.decisions[container_id] = replace(decision, notes=notes)
@@ -88,16 +89,21 @@ def _counted_together(container: Container, books: Books) -> tuple[str, ...]:
 
 
 def placement_notes(
-    container: Container, known: Classified, weights: Mapping[ContainerId, int], books: Books
+    container: Container,
+    known: Classified,
+    weights: Mapping[ContainerId, int],
+    books: Books,
+    unmet: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """The notes about a container where it is, the first of very many.
 
-    `weights`: what drew it to others when it was placed, and from them.
+    `weights`: what drew it to others when it was placed, and from them. `unmet`: what is told of
+    its required rules anyway.
     """
     if container.id not in books.ledger.grants:
         return ()
     look = _Look(container, books, books.supply.eligible(known.request).mask)
-    return tuple(islice(look.notes(known.placement, weights), _NOTES_MAX))
+    return tuple(islice(look.notes(known.placement, weights, unmet), _NOTES_MAX))
 
 
 class _Look:
@@ -113,7 +119,11 @@ class _Look:
         self._whereabouts = Whereabouts(books, books.pen_around(container.id))
         self._beside: dict[tuple[Level, int], int] = {}
 
-    def notes(self, rules: PlacementRules, weights: Mapping[ContainerId, int]) -> Iterator[str]:
+    def notes(
+        self, rules: PlacementRules, weights: Mapping[ContainerId, int], unmet: Sequence[str]
+    ) -> Iterator[str]:
+        for required in rules.required:
+            yield from self._of_guarded(required, unmet)
         for one in rules.preferred:
             yield from self._of_term(one)
         for spread in rules.spread:
@@ -143,6 +153,18 @@ class _Look:
             count += term.includes(self._container, self._container)
             together = together_text(level, names_text(self._whereabouts.placed(inside)))
             yield f"{term.text}: {together}{self._few(level, count)}"
+
+    def _of_guarded(self, rule: RequiredTerm, unmet: Sequence[str]) -> Iterator[str]:
+        """A required rule that others need not keep, as it would block too much for them."""
+        term, level = rule.term, rule.term.level
+        if not rule.is_anti or term.namespaces == OWN_NAMESPACE:
+            return
+        matches = select_term(self._books.affinity.residents, self._container, term)
+        own = self._container.pod.namespace
+        beside = self._whereabouts.placed(self._in_its_domains(level, matches))
+        others = [one for one in beside if one.pod.namespace != own]
+        if others and not any([term.text in one for one in unmet]):
+            yield f"{term.text}: {together_text(level, names_text(others))} (antiAffinityLimits)"
 
     def _in_its_domains(self, level: Level, places: int) -> int:
         """The containers of a set that are in one domain of a level with it."""

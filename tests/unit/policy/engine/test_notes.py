@@ -84,6 +84,34 @@ def test_a_wish_that_draws_a_container_apart_is_told(nodes: tuple[int, ...], tol
 
 
 @pytest.mark.parametrize(
+    ("namespace", "told"),
+    [
+        pytest.param("prod", " (antiAffinityLimits)", id="that blocks too much for others"),
+        pytest.param("batch", "", id="that is told as broken anyway"),
+    ],
+)
+def test_a_required_rule_that_others_need_not_keep_is_told_of_its_owner(
+    namespace: str, told: str
+) -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    rules = apart(term("numa", "trading", namespaceSelector={}))
+    noisy = [
+        container_of(f"noisy{node}", 0.5, rules, namespace="batch", annotations=pool(node))
+        for node in range(2)
+    ]
+    for one in noisy:
+        placed(engine, one)
+    cpus = placed(engine, container_of("trading", 2, namespace=namespace, app="trading"))
+    beside, other = noisy[::-1] if CpuSet.parse(cpus) <= CpuSet.parse("4-7") else noisy
+    assert notes(engine, other) == ()
+    found = notes(engine, beside)
+    assert [
+        one.partition(f"in one NUMA node with {namespace}/trading/main")[2] for one in found
+    ] == ([told] if told else [])
+    assert bool(engine.decisions[beside.id].unmet) is not bool(told)
+
+
+@pytest.mark.parametrize(
     ("nodes", "told"),
     [
         pytest.param((0, 0, 0), "", id="all are near"),
