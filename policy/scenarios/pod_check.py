@@ -48,6 +48,7 @@ from ..pens.pen_slices import (
 )
 from ..placing.classifier import Classified, Classifier, grave_problems
 from ..placing.judging.rule_reading import ABSENT, ABSENT_OF_ALL
+from ..placing.wishes.idle_wishes import idle_wishes
 from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import PoolTree
 from ..rules.central_rules import CentralRules, naming_rules
@@ -169,7 +170,7 @@ class PodCheck:
         classifier = Classifier(config, machine=self._machine, problems_max=sys.maxsize)
         specs = (*spec.init_containers, *spec.containers)
         lasting = [it for one, it in zip(specs, containers, strict=True) if one.keeps_running]
-        loose: set[ContainerId] = set()
+        loose, penned = set[ContainerId](), set[ContainerId]()
         requests: dict[ContainerId, Request] = {}
         for container in containers:
             classified = classifier.classify(container)
@@ -185,7 +186,9 @@ class PodCheck:
             if pen is not None and preferences.cold_start_ns:
                 yield unheeded_cold_start(container, is_group=pen.is_group)
             if pen is not None:
+                penned.add(container.id)
                 yield from _shared_cpus(container, classified, pen)
+        yield from idle_wishes(containers, requests, penned)
         yield from unmatched_rules(containers, is_symmetric=config.symmetric_affinity)
         yield from cancelled_rules(containers, is_symmetric=config.symmetric_affinity)
         for container in containers:

@@ -71,7 +71,7 @@ def synchronized(
     except Exception as fault:
         allocator = Allocator(allocator.books.emptied(), interrupts)
         decisions = left_alone(allocator, Listed.of(containers).running, remembered.advice, fault)
-        return allocator, Adopted(decisions=decisions, changes=(), fault=fault)
+        return allocator, Adopted(decisions=decisions, changes=(), faults={}, fault=fault)
 
 
 def recovered(
@@ -94,7 +94,7 @@ def recovered(
         allocator.roster.recall_places(roster)
         hold_again(before, allocator.books, allocator.roster)
         decisions = tuple(allocator.roster.decisions.values())
-        return allocator, Adopted(decisions=decisions, changes=(), fault=fault)
+        return allocator, Adopted(decisions=decisions, changes=(), faults={}, fault=fault)
 
 
 def taken_over(

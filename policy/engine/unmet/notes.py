@@ -13,11 +13,12 @@ from ....topology.model.machine import Level
 from ...books.books import Books
 from ...books.whereabouts import Whereabouts
 from ...model.container import Container, ContainerId
-from ...model.grant import PoolId, Refusal
+from ...model.grant import Grant, PoolId, Refusal
 from ...model.level_name import a_level, level_noun
 from ...placing.classifier import Classified
 from ...placing.judging.judgement import OWNERS_MAX
 from ...placing.judging.restriction import names_text, together_text
+from ...rules.podaffinity.namespace_scope import OWN_NAMESPACE
 from ...rules.podaffinity.rule_set import PlacementRules, PreferredTerm, RequiredTerm, SpreadRule
 from ...rules.podaffinity.term_selection import select_spread, select_term
 from ..roster import Roster
@@ -41,17 +42,33 @@ def note_placement(
     notes: tuple[str, ...] = ()
     if grant is not None and level is not None:
         notes = (books.idle.note(grant, level),)
+    # Nothing of a cold start is a surprise: it ends with DRAM.
+    if grant is not None and not known.request.cold_start_ns:
+        notes += _other_memory(grant, known, books)
     container, weights = roster.containers[container_id], decision.weights
     if is_anew:
         weights = books.affinity.affinities(container, known.rules).weights
     if decision.unmet or isinstance(decision.result, Refusal):
         notes += _counted_together(container, books)
     if known.placement or weights:
-        notes += placement_notes(container, known, weights, books)
+        notes += placement_notes(container, known, weights, books, decision.unmet)
     if not notes:
         return ()
     roster.decisions[container_id] = replace(decision, notes=notes)
     return notes
+
+
+def _other_memory(grant: Grant, known: Classified, books: Books) -> tuple[str, ...]:
+    """The note that memory is not of the kinds an annotation wants alone, as these are full."""
+    chosen, nodes = known.preferences.memory_types, books.machine.numa_nodes
+    if chosen is None or grant.preserve_memory or grant.pen is not None:
+        return ()
+    wanted = known.request.memory_kinds & {node.kind for node in nodes}
+    kinds = {node.kind for node in nodes if node.id in grant.memory} - wanted
+    if not kinds or not chosen.value & wanted:
+        return ()
+    others, asked = (", ".join(sorted(kind.value for kind in some)) for some in (kinds, wanted))
+    return (f"{chosen.key}: it has {others} memory, as too little {asked} is left",)
 
 
 def _counted_together(container: Container, books: Books) -> tuple[str, ...]:
@@ -72,16 +89,21 @@ def _counted_together(container: Container, books: Books) -> tuple[str, ...]:
 
 
 def placement_notes(
-    container: Container, known: Classified, weights: Mapping[ContainerId, int], books: Books
+    container: Container,
+    known: Classified,
+    weights: Mapping[ContainerId, int],
+    books: Books,
+    unmet: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """The notes about a container where it is, the first of very many.
 
-    `weights`: what drew it to others when it was placed, and from them.
+    `weights`: what drew it to others when it was placed, and from them. `unmet`: what is told of
+    its required rules anyway.
     """
     if container.id not in books.ledger.grants:
         return ()
     look = _Look(container, books, books.supply.eligible(known.request).mask)
-    return tuple(islice(look.notes(known.placement, weights), _NOTES_MAX))
+    return tuple(islice(look.notes(known.placement, weights, unmet), _NOTES_MAX))
 
 
 class _Look:
@@ -97,7 +119,11 @@ class _Look:
         self._whereabouts = Whereabouts(books, books.pen_around(container.id))
         self._beside: dict[tuple[Level, int], int] = {}
 
-    def notes(self, rules: PlacementRules, weights: Mapping[ContainerId, int]) -> Iterator[str]:
+    def notes(
+        self, rules: PlacementRules, weights: Mapping[ContainerId, int], unmet: Sequence[str]
+    ) -> Iterator[str]:
+        for required in rules.required:
+            yield from self._of_guarded(required, unmet)
         for one in rules.preferred:
             yield from self._of_term(one)
         for spread in rules.spread:
@@ -120,11 +146,25 @@ class _Look:
             # Each of them adds its weight: who is elsewhere was wished for as well.
             some = f", and with {near} of {near + len(away)} in one" if near else ""
             yield f"{term.text}: {where}{some}"
+        if rule.weight > 0 and (part := self._met_part(level, inside)):
+            yield f"{term.text}: met in part, as {part}"
         if rule.weight < 0 and inside:
             count = len(self._whereabouts.placed(matches))
             count += term.includes(self._container, self._container)
             together = together_text(level, names_text(self._whereabouts.placed(inside)))
             yield f"{term.text}: {together}{self._few(level, count)}"
+
+    def _of_guarded(self, rule: RequiredTerm, unmet: Sequence[str]) -> Iterator[str]:
+        """A required rule that others need not keep, as it would block too much for them."""
+        term, level = rule.term, rule.term.level
+        if not rule.is_anti or term.namespaces == OWN_NAMESPACE:
+            return
+        matches = select_term(self._books.affinity.residents, self._container, term)
+        own = self._container.pod.namespace
+        beside = self._whereabouts.placed(self._in_its_domains(level, matches))
+        others = [one for one in beside if one.pod.namespace != own]
+        if others and not any([term.text in one for one in unmet]):
+            yield f"{term.text}: {together_text(level, names_text(others))} (antiAffinityLimits)"
 
     def _in_its_domains(self, level: Level, places: int) -> int:
         """The containers of a set that are in one domain of a level with it."""
@@ -135,6 +175,18 @@ class _Look:
             outside = look.on(domains.covering(level, self._cpus), places & ~look.mates)
             found = self._beside[level, places] = inside | outside
         return found
+
+    def _met_part(self, level: Level, inside: int) -> str:
+        """The domains that a container is in beside those of others; empty where there are none."""
+        domains, look = self._books.domains, self._whereabouts
+        own = domains.indexes(level, self._part if inside & look.mates else self._cpus)
+        if not inside or not own & (own - 1):
+            return ""
+        count = own.bit_count()
+        shared = (own & domains.indexes(level, look.cpus(inside))).bit_count()
+        where = f"it is in {count} {level_noun(level)}s, and with "
+        names = names_text(look.placed(inside))
+        return f"{where}{names} in {shared} of them" if shared < count else ""
 
     def _few(self, level: Level, count: int) -> str:
         """The reason why containers, so many, cannot all be in domains of their own."""

@@ -51,7 +51,7 @@ def reviewed_pools(
         for requirement in rules.pool_required:
             if not any(map(requirement.holds, labels)):
                 what = f"no pool of this machine is {requirement.text}"
-                fix = _advice(requirement.terms, labels)
+                fix = _advice(requirement.terms, labels, config)
                 yield finding(requirement.source, container, what, fix, is_advice=False)
 
 
@@ -68,11 +68,7 @@ def reviewed_labels(
     label that is much like a known one is taken for that one anyway. `labels` are those of a
     machine's pools: what none of them meets is found by `reviewed_pools`.
     """
-    known = (
-        *MACHINE_LABELS,
-        *MEASURED_LABELS,
-        *(key for one in config.pool_labels for key in one.labels),
-    )
+    known = _known_labels(config)
     for container in containers:
         rules = placement_rules(container, config)[0]
         written = [
@@ -214,13 +210,22 @@ def _keys(terms: Sequence[PoolTerm]) -> Iterator[str]:
     return (one.key for term in terms for one in term.expressions)
 
 
-def _advice(terms: Sequence[PoolTerm], labels: Sequence[Mapping[str, str]]) -> str:
-    known = {key for one in labels for key in one if not key.startswith(FLAG_LABEL)}
+def _advice(terms: Sequence[PoolTerm], labels: Sequence[Mapping[str, str]], config: Config) -> str:
+    here = {key for one in labels for key in one if not key.startswith(FLAG_LABEL)}
+    known = _known_labels(config)
     for term in terms:
         for one in term.expressions:
-            values = sorted({found[one.key] for found in labels if one.key in found})
-            if not values:
-                return f"label {quoted(one.key)}: {suggestion(one.key, sorted(known))}"
-            if not any(one.holds(found) for found in labels):
+            if any(one.holds(found) for found in labels):
+                continue
+            if values := sorted({found[one.key] for found in labels if one.key in found}):
                 return f"here {one.key} is {', '.join(values[:16])}"
+            if one.key in known or one.key.startswith(FLAG_LABEL):
+                return f"no pool here has the label {quoted(one.key)}"
+            return f"label {quoted(one.key)}: {suggestion(one.key, sorted(here))}"
     return "see 'pinfold pools'"
+
+
+def _known_labels(config: Config) -> tuple[str, ...]:
+    """Labels that pools of some machine have."""
+    configured = (key for one in config.pool_labels for key in one.labels)
+    return (*MACHINE_LABELS, *MEASURED_LABELS, *configured)

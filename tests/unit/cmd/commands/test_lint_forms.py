@@ -63,7 +63,7 @@ def test_an_old_domain_is_advice_and_says_what_to_write() -> None:
     assert domain["message"].endswith(
         "— write 'memory-type.resource-policy.nri.io/pod', which means the same"
     )
-    run = lint(text=POD.replace("packed", "pack"))
+    run = lint(text=POD.replace("packed", "hide"))
     assert run.exit_code == 0
     assert run.output.startswith("standard input:7:5: advice: memory-type.cri-resource-manager")
 

@@ -192,7 +192,7 @@ scenarios:
 GOOD = {
     "config": "pinCPU: true",
     "pod": "shop",
-    "annotation": "smt.pinfold.dev/pod: pack",
+    "annotation": "smt.pinfold.dev/pod: hide",
     "that": 'cpus["web"] == cpus["cache"]',
 }
 

@@ -4,6 +4,7 @@ import pytest
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
     apart,
     container_of,
@@ -58,6 +59,56 @@ def test_a_wish_to_be_near_somebody_who_is_elsewhere_is_told() -> None:
     placed(engine, web)
     (note,) = notes(engine, web)
     assert "in no NUMA node with default/cache/main" in note
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        pytest.param(
+            (1,),
+            "met in part, as it is in 2 NUMA nodes, and with default/cache0/main in 1 of them",
+            id="one of both is near",
+        ),
+        pytest.param((0, 1), "", id="both are"),
+    ],
+)
+def test_a_wish_that_draws_a_container_apart_is_told(nodes: tuple[int, ...], told: str) -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G", "cpuset:0")
+    for number, node in enumerate(nodes):
+        placed(engine, container_of(f"cache{number}", 2, annotations=pool(node), app="cache"))
+    web = container_of("web", 3, prefer(50, term("numa", "cache")))
+    cpus = CpuSet.parse(placed(engine, web))
+    assert cpus & CpuSet.parse("0-3")
+    assert cpus & CpuSet.parse("4-7")
+    assert [one.partition(": ")[2] for one in notes(engine, web)] == ([told] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("namespace", "told"),
+    [
+        pytest.param("prod", " (antiAffinityLimits)", id="that blocks too much for others"),
+        pytest.param("batch", "", id="that is told as broken anyway"),
+    ],
+)
+def test_a_required_rule_that_others_need_not_keep_is_told_of_its_owner(
+    namespace: str, told: str
+) -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    rules = apart(term("numa", "trading", namespaceSelector={}))
+    noisy = [
+        container_of(f"noisy{node}", 0.5, rules, namespace="batch", annotations=pool(node))
+        for node in range(2)
+    ]
+    for one in noisy:
+        placed(engine, one)
+    cpus = placed(engine, container_of("trading", 2, namespace=namespace, app="trading"))
+    beside, other = noisy[::-1] if CpuSet.parse(cpus) <= CpuSet.parse("4-7") else noisy
+    assert notes(engine, other) == ()
+    found = notes(engine, beside)
+    assert [
+        one.partition(f"in one NUMA node with {namespace}/trading/main")[2] for one in found
+    ] == ([told] if told else [])
+    assert bool(engine.decisions[beside.id].unmet) is not bool(told)
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,26 @@ def test_a_cold_start_is_without_dram_and_its_end_brings_dram_whatever_is_asked_
     engine.check()
 
 
+@pytest.mark.parametrize(
+    ("types", "cold", "note"),
+    [
+        pytest.param("hbm", {}, f"{TYPES}: it has dram memory, as too little hbm is left", id="it"),
+        pytest.param("dram,hbm", {}, "", id="it wants both"),
+        pytest.param("hbm", COLD, "", id="it had some as it began cold"),
+        pytest.param("pmem", {}, "", id="there is none of its kind"),
+    ],
+)
+def test_memory_of_kinds_that_a_container_does_not_want_is_noted(
+    types: str, cold: dict[str, str], note: str
+) -> None:
+    engine = Engine(machine(kind=MemoryKind.HBM), Config())
+    for name, size in (("near", 3), ("far", 3), ("wide", 2)):
+        engine.create(container(name, size * GIB, {**cold, TYPES: types}))
+        assert engine.note(ContainerId(name)) == ()
+    engine.create(container("late", 2 * GIB, {**cold, TYPES: types}))
+    assert engine.note(ContainerId("late")) == ((note,) if note else ())
+
+
 @pytest.mark.parametrize("types", ["pmem", "dram,pmem"])
 @pytest.mark.parametrize("wish", ["pod-pool.pinfold.dev/pod", "group.pinfold.dev/pod"])
 def test_a_pen_has_dram_from_its_beginning_for_its_memory_is_that_of_all(

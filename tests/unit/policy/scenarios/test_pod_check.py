@@ -5,6 +5,7 @@ from click.testing import CliRunner, Result
 
 from pinfold.cmd.commands.demo_pods import DEMO_PODS
 from pinfold.cmd.pinfold import main
+from pinfold.policy.configuration.annotation_rule_fields import AnnotationRule
 from pinfold.policy.configuration.config import Agent, Config, CpuClass, PoolLabels
 from pinfold.policy.manifests.annotation_lint import lint_manifests
 from pinfold.policy.scenarios.pod_check import PodCheck
@@ -461,6 +462,64 @@ def test_a_rule_about_containers_that_come_later_is_probably_meant_both_ways(
         " counts for 'db' too"
     )
     assert [one.partition(": ")[2] for one in found] == ([said] if is_advised else [])
+
+
+PACKED = "smt.pinfold.dev/{}: pack"
+AS_BURSTABLE = "as its pod is Burstable, and this is about those alone — set limits"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "web", "what"),
+    [
+        pytest.param(PACKED.format("pod"), WHOLE, "", id="one of its containers has some"),
+        pytest.param(PACKED.format("container.web"), WHOLE, "", id="it has some"),
+        pytest.param(
+            PACKED.format("container.db"), WHOLE, "as it asks for no whole ones", id="a fraction"
+        ),
+        pytest.param(PACKED.format("pod"), BURSTABLE, AS_BURSTABLE, id="of a pod without any"),
+        pytest.param("smt.pinfold.dev/pod: hide", BURSTABLE, "", id="threads of shared ones"),
+        pytest.param(
+            "quota.pinfold.dev/pod: lift", "{cpu: 500m, memory: 1Mi}", "no whole ones", id="quota"
+        ),
+        pytest.param("quota.pinfold.dev/pod: keep", BURSTABLE, "", id="as it is anyway"),
+        pytest.param(
+            'require-isolated-cpus.resource-policy.nri.io/pod: "true"',
+            BURSTABLE,
+            AS_BURSTABLE,
+            id="isolated ones",
+        ),
+        pytest.param(
+            'prefer-isolated-cpus.resource-policy.nri.io/pod: "false"', BURSTABLE, "", id="none"
+        ),
+        pytest.param(
+            "prefer-cpu-priority.resource-policy.nri.io/pod: high",
+            BURSTABLE,
+            AS_BURSTABLE,
+            id="fast ones",
+        ),
+        pytest.param(
+            PACKED.format("pod") + '\n    exclusive.pinfold.dev/container.web: "2"',
+            BURSTABLE,
+            "",
+            id="of one with some by annotation",
+        ),
+        pytest.param(
+            PACKED.format("pod") + '\n    pod-pool.pinfold.dev/pod: "true"',
+            WHOLE,
+            "",
+            id="of a pod with a pen",
+        ),
+    ],
+)
+def test_wishes_about_cpus_of_its_own_need_some(annotation: str, web: str, what: str) -> None:
+    found = [one for one in lint(annotation, web) if "it has no CPUs of its own, " in one]
+    assert len(found) == int(bool(what))
+    assert all(what in one for one in found)
+
+
+def test_a_wish_that_a_rule_gives_to_many_pods_is_not_advised_of() -> None:
+    rule = AnnotationRule(name="all", annotations={"smt.pinfold.dev": "pack"})
+    assert lint("x.y/z: a", BURSTABLE, config=Config(rules=(rule,))) == []
 
 
 SELECTOR = "pool-selector.pinfold.dev/pod: {}"

@@ -515,6 +515,16 @@ def test_a_sibling_that_is_not_there_is_told_of_all_kinds_of_rules(
         ({"pool-selector.pinfold.dev/pod": "socket=4"}, "here socket is 0, 1"),
         ({"pool-selector.pinfold.dev/pod": "sockt=1"}, "did you mean 'socket'?"),
         ({"pool-selector.pinfold.dev/pod": "socket=0,numa=3"}, "see 'pinfold pools'"),
+        ({"pool-selector.pinfold.dev/pod": "memory.hbm-gib=8"}, "the label 'memory.hbm-gib'"),
+        ({"pool-selector.pinfold.dev/pod": "cpu.flag/amx=true"}, "has the label 'cpu.flag/amx'"),
+        (
+            {
+                "affinity.pinfold.dev/pod": f"poolAffinity: {{{FIELD}: {{nodeSelectorTerms:"
+                " [{matchExpressions: [{key: memory.hbm-gib, operator: DoesNotExist},"
+                " {key: socket, operator: In, values: ['4']}]}]}}"
+            },
+            "here socket is 0, 1",
+        ),
     ],
 )
 def test_pools_are_looked_up_on_the_machine(annotations: dict[str, str], what: str) -> None:
