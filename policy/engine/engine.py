@@ -111,7 +111,7 @@ class Engine:
 
     @property
     def holdings(self) -> PresentHoldings:
-        """All that is held, as it goes on: to look at after an event, and not to keep."""
+        """Holdings of this moment, as they go on: to look at after an event, and not to keep."""
         return PresentHoldings.of(self._allocator.books)
 
     @property

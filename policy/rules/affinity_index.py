@@ -96,7 +96,7 @@ class AffinityIndex:
         self._symmetric = SymmetricRules()
         self._unfiled: dict[ContainerId, _Unfiled] = {}
         self._unfiled_rules: dict[ContainerId, _Unfiled] = {}
-        """Those among them whose rules are not filed either."""
+        """The containers among `_unfiled` whose rules are not filed either."""
 
     def __len__(self) -> int:
         return len(self._residents) + len(self._unfiled)

@@ -77,7 +77,7 @@ class Expectation(Struct, frozen=True, kw_only=True):
 
     @property
     def failure(self) -> str:
-        """Why it does not hold, for people; empty where it does."""
+        """The reason that it does not hold, for people; empty where it does."""
         if self.holds or self.error:
             return self.error or ""
         return ": ".join(filter(None, ("does not hold", "; ".join(self.values))))
