@@ -104,9 +104,8 @@ class Ledger:
     def spare_cpus(self) -> SpareCpus:
         """The cpus that may be taken, beside narrowed shares, too."""
         if self._spare_cpus is None:
-            sums = self._shared_milli, self._zero_requests
-            promised = Promised(self.free_sharable, *sums, self.narrowed)
-            self._spare_cpus = SpareCpus(self.tree, promised)
+            promised = self.free_sharable, self._shared_milli, self._zero_requests, self.narrowed
+            self._spare_cpus = SpareCpus(self.tree, Promised(*promised))
         return self._spare_cpus
 
     def sliceable(self, pool_id: PoolId) -> int:
