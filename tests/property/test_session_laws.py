@@ -1,6 +1,5 @@
 """Laws of the session: whatever happens, the kernel has what the policy believes it has."""
 
-import dataclasses
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,12 +22,13 @@ from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.policy.model.grant import Refusal
 from pinfold.policy.model.kubelet_resources import linux_resources
+from pinfold.topology.made.online_cpus import with_online
 from pinfold.topology.made.spec import machine_from_spec
-from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.nri.fault_tally import FaultTally
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
+SMALLER = with_online(MACHINE, CpuSet.parse("0-6"))
 RESERVING = config_from_values({"reservedResources": {"cpu": "cpuset:0-1"}})
 MEMORY = 8 << 30
 SECONDS = 30.0
@@ -36,25 +36,6 @@ PATIENT = Timing(deadline_seconds=1.4, first_retry_seconds=0.001, last_retry_sec
 HASTY = Timing(
     deadline_seconds=0.01, first_retry_seconds=0.001, last_retry_seconds=0.002, check_seconds=0.0
 )
-
-
-def without(machine: Machine, offline: CpuSet) -> Machine:
-    """The machine with some of its cpus offline."""
-    online = machine.online - offline
-    return dataclasses.replace(
-        machine,
-        online=online,
-        cores=tuple(core for core in machine.cores if core <= online),
-        cpus={cpu: machine.cpus[cpu] for cpu in online},
-        sockets=tuple(dataclasses.replace(one, cpus=one.cpus & online) for one in machine.sockets),
-        dies=tuple(dataclasses.replace(one, cpus=one.cpus & online) for one in machine.dies),
-        numa_nodes=tuple(
-            dataclasses.replace(one, cpus=one.cpus & online) for one in machine.numa_nodes
-        ),
-    )
-
-
-SMALLER = without(MACHINE, CpuSet.of(7))
 
 
 class Step(NamedTuple):

@@ -1,13 +1,12 @@
 """Cpus that go offline and come back under running containers."""
 
-import dataclasses
-
 import pytest
 from msgspec import structs
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.topology.made.online_cpus import with_online
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet
@@ -28,16 +27,7 @@ def container(name: str, milli: int) -> Container:
 
 def without(offline: str) -> Machine:
     """The four cores with some of them offline."""
-    online = FULL.online - CpuSet.parse(offline)
-    return dataclasses.replace(
-        FULL,
-        online=online,
-        cores=tuple(core for core in FULL.cores if core <= online),
-        cpus={cpu: FULL.cpus[cpu] for cpu in online},
-        sockets=(dataclasses.replace(FULL.sockets[0], cpus=online),),
-        dies=(dataclasses.replace(FULL.dies[0], cpus=online),),
-        numa_nodes=(dataclasses.replace(FULL.numa_nodes[0], cpus=online),),
-    )
+    return with_online(FULL, FULL.online - CpuSet.parse(offline))
 
 
 def cpus(engine: Engine, name: str) -> str:
