@@ -104,6 +104,26 @@ def test_one_that_was_made_smaller_keeps_as_many_of_its_own_cpus(
     node.run(container_of("last", 1))
 
 
+@pytest.mark.parametrize("wanted", [500, 1500, 3000])
+def test_one_that_has_by_annotation_what_it_asks_for_leaves_the_others_first(
+    node: LiveNode, old: LiveNode, wanted: int
+) -> None:
+    """It would be served with shared cpus, if need be."""
+    wishing = {"exclusive.pinfold.dev/pod": "request", **in_node(1)}
+    old.run(owner := container_of("owner", 4, shares=True, annotations=wishing))
+    had = old.events.policy.grants[owner.id].exclusive
+    listed = resized(old, wanted, owner)
+    node.refused.add(owner.id)
+    restarted(old, node, listed, is_known=True)
+    kept = node.events.policy.grants[owner.id].exclusive
+    assert len(kept) == -(-wanted // 1000)
+    assert kept < had
+    assert taken_by_newcomers(node, but=owner).isdisjoint(had)
+    node.refused.clear()
+    node.wait(lambda: not node.events.policy.left)
+    assert node.kernel[owner.id].cpus == kept
+
+
 @pytest.mark.parametrize("began_there", [False, True], ids=["alone", "beside a newcomer"])
 @pytest.mark.parametrize("wanted", [2000, 1500, 1000])
 def test_one_that_shared_cpus_besides_keeps_its_own_ones(
