@@ -219,7 +219,7 @@ class Events:
             self.report(Synchronized(len(containers_by_id), len(changes)))
 
         self._owner.afterwards(tell)
-        changes = self.moves.resized_meanwhile(tuple(self.policy.grants), advice, adopted.changes)
+        changes = self.moves.resized_meanwhile(listed.containers, advice, adopted.changes)
         wanted = {one: self.policy.pinning(one) or Pinning() for one in self.policy.grants}
         self._actuator.synchronize(wanted, listed.pids, ())
         self._refused_updates.renew()
@@ -365,7 +365,7 @@ class Events:
         with self.policy.undone_on_fault():
             answer = self._placed("adopt", late, ContainerState.RUNNING, self.policy.adopt)
         self.post(answer)
-        changes = self.moves.resized_meanwhile([mention.container_id], {})
+        changes = self.moves.resized_meanwhile([late.container], {})
         self._actuator.want(new_pinnings(changes))
 
     def _is_news(self, mention: Mention) -> bool:

@@ -147,16 +147,16 @@ class LiveMoves:
 
     def resized_meanwhile(
         self,
-        container_ids: Sequence[ContainerId],
+        containers: Sequence[Container],
         advice: Mapping[ContainerId, Advice],
         changes: tuple[Change, ...] = (),
     ) -> tuple[Change, ...]:
-        """Resize adopted containers whose runtime did so while nobody looked.
+        """Resize adopted containers, as they are listed, whose runtime did so while nobody looked.
 
         As by `kept`, each by itself: one that is refused, or fails, stays as it is. Returns these
         earlier `changes` with what follows.
         """
-        for one in self._policy().missed_resizes.among(container_ids, advice):
+        for one in self._policy().missed_resizes.among(containers, advice):
             known = self._policy().containers[one]
             try:
                 decision, more = self.kept([one], partial(self._resize, one))

@@ -6,7 +6,8 @@ that they have, and resized then as if they were told of by now.
 
 from collections.abc import Mapping, Sequence
 
-from ..model.container import ContainerId
+from ..model.container import Container, ContainerId
+from ..model.kubelet_resources import shares_of_milli
 from ..model.request import CpuType
 from .advice import Advice
 from .allocator import Allocator
@@ -21,25 +22,32 @@ class MissedResizes:
         self._allocator = allocator
 
     def among(
-        self, container_ids: Sequence[ContainerId], advice: Mapping[ContainerId, Advice]
+        self, containers: Sequence[Container], advice: Mapping[ContainerId, Advice]
     ) -> Sequence[ContainerId]:
-        """Containers, of some, that were resized since, by what is remembered of them.
+        """Containers, of some that are listed, that were resized since, by what is remembered.
 
-        Where nothing is, those that have another number of cpus for themselves than they ask for.
+        Where nothing is, those that have other cpus for themselves than they ask for.
         """
-        return [one for one in container_ids if self._is_due(one, advice.get(one))]
+        return [one.id for one in containers if self._is_due(one, advice.get(one.id))]
 
     def make(self, container_id: ContainerId) -> Decision:
         """The decision about a container's resize; a refusal leaves it what it has."""
         return mended(self._allocator, container_id)
 
-    def _is_due(self, container_id: ContainerId, hint: Advice | None) -> bool:
+    def _is_due(self, listed: Container, hint: Advice | None) -> bool:
         roster = self._allocator.roster
-        grant = self._allocator.books.ledger.grants.get(container_id)
+        grant = self._allocator.books.ledger.grants.get(listed.id)
         if grant is None or grant.pen is not None or grant.cpu_type is not CpuType.NORMAL:
             return False
-        own, wanted = len(grant.exclusive), roster.classified[container_id].request.exclusive
-        if hint is None or hint.cpu_request_milli is None:
-            return own > 0 and own != wanted
-        now = roster.containers[container_id].resources.cpu_request_milli
-        return own != wanted and now != hint.cpu_request_milli
+        own, request = len(grant.exclusive), roster.classified[listed.id].request
+        if own == request.exclusive:
+            return False
+        if hint is None or not (before := hint.cpu_request_milli):
+            # It may have come before shared cpus were preferred, or have less than it wishes.
+            counts = [one.exclusive for one in request.wishes]
+            return own > 0 and request.exclusive > 0 and own not in counts
+        # The runtime lost what it was told, and with it perhaps resizes of which we heard.
+        is_stale = hint.told is not None and hint.told != listed.cpus
+        now = roster.containers[listed.id].resources.cpu_request_milli
+        # Beyond what shares can say, a quota told of more, and may be lifted by now.
+        return bool(now) and not is_stale and shares_of_milli(now) != shares_of_milli(before)

@@ -22,6 +22,7 @@ from tests.property.kinds_walk import KindsWalk
 from tests.property.test_recovery_laws import Faults
 from tests.property.test_undoing_laws import Calls, InjectedError, copied
 from tests.property.walk_machines import MACHINES
+from tests.unit.policy.engine.ruled_pods import container_of
 
 STEPS = int(os.environ.get("PINFOLD_TAKEOVER_STEPS", "60"))
 SEED = int(os.environ.get("PINFOLD_TAKEOVER_SEED", "1"))
@@ -124,6 +125,11 @@ def test_a_fault_within_a_list_gives_nobody_the_cpus_of_others(
         assert {one.id for one in listed} == set(engine.containers)
         engine.check()
         keep_apart(before, engine, set())
+        if found.fault is not None:
+            later = copied(engine)
+            for number in range(3):
+                later.create(container_of(f"newcomer-{number}", 1))
+            keep_apart(before, later, set())
         # The next list finds all as they are.
         engine.synchronize(listed, before.advice())
         for one, grant in before.grants.items():

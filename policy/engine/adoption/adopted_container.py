@@ -139,8 +139,12 @@ def left_alone(
     """The decisions about containers that are let be, all of them, because we are at fault."""
     others = overlaps_of({one.id: (one.cpus or NO_CPUS).mask for one in running})
     for container in running:
+        hint = advice.get(container.id)
+        if hint is not None and hint.rest:
+            # There are no pens: the first of each keeps what is nobody's slice.
+            hint = replace(hint, exclusive=hint.exclusive | hint.rest)
         try:
-            keep(allocator, container, others[container.id], advice.get(container.id), fault)
+            keep(allocator, container, others[container.id], hint, fault)
         except Exception as another:
             leave_out(allocator, container, another)
     return tuple(allocator.roster.decisions[one.id] for one in running)

@@ -78,7 +78,9 @@ def _likely(
         likely = [one for one in wishes if one.exclusive == count]
         is_last = last.exclusive == count and not (last.shared_milli and cpus == advice.exclusive)
         if count and not likely and not is_last:
-            likely = [one for one in wishes if one.exclusive > count][:1]
+            more = [one for one in wishes if one.exclusive > count][:1]
+            # Or it was made smaller since, and has them for itself for all that.
+            likely = more or [one for one in wishes if one.exclusive]
     return iter((*likely, last))
 
 

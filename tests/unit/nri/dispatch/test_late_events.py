@@ -7,7 +7,7 @@ import pytest
 from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.allocator import Allocator
-from pinfold.policy.model.container import Container, ContainerState
+from pinfold.policy.model.container import Container, ContainerId, ContainerState
 from pinfold.policy.model.kubelet_resources import LinuxResources
 from tests.unit.nri.dispatch.test_live_moves import LiveNode, ignored, mention_of
 from tests.unit.policy.engine.ruled_pods import container_of
@@ -77,6 +77,23 @@ def test_nobody_is_adopted_who_has_ended(
     assert known is None or known.state is ContainerState.EXITED
     node.owner.ask("remove", lambda: node.events.remove(ENDED.id))
     assert ENDED.id not in policy.containers
+
+
+def test_no_more_than_a_thousand_that_have_ended_are_remembered(node: LiveNode) -> None:
+    """A runtime tells of sandboxes, too, and of containers that nobody knew."""
+    node.owner.ask("remove", lambda: node.events.remove(ENDED.id))
+
+    def end(count: int) -> None:
+        for number in range(count):
+            node.events.stop(ContainerId(f"other-{number}"))
+            node.events.remove(ContainerId(f"other-{number}"))
+
+    node.owner.ask("others", lambda: end(999))
+    node.start(ENDED)
+    assert ENDED.id not in node.events.policy.grants
+    node.owner.ask("others", lambda: end(1000))
+    node.start(ENDED)
+    assert ENDED.id in node.events.policy.grants
 
 
 def test_one_that_is_created_again_by_the_same_id_is_adopted_where_that_fails(

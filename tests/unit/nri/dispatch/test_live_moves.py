@@ -396,6 +396,8 @@ def test_cpus_that_a_resize_takes_are_for_others_once_the_kernel_has_taken_them(
     assert f"cpus {left} are free once" in node.refusal(container_of("newcomer", 1))
     node.refused.clear()
     node.wait(lambda: not node.events.policy.left)
+    # In the rest of the same turn it is sent.
+    node.owner.ask("look", lambda: None)
     assert node.actuator.settle(SECONDS)
     assert len(node.kernel[neighbour.id].cpus or NO_CPUS) == 3
     node.run(container_of("newcomer", 1))

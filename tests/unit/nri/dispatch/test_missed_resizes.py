@@ -13,11 +13,12 @@ from pinfold.policy.engine.allocator import Allocator
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.kubelet_resources import LinuxResources
-from tests.unit.policy.engine.ruled_pods import container_of
+from tests.unit.policy.engine.ruled_pods import container_of, engine_of
 
-from .test_live_moves import LiveNode, in_node
+from .test_live_moves import LiveNode, in_node, mention_of
 
 MIXED = {"prefer-shared-cpus.resource-policy.nri.io/pod": "false"}
+MACHINE = "socket:1 numa:4 core:4 mem:4G"
 NOTHING: Mapping[ContainerId, Advice] = MappingProxyType({})
 
 
@@ -103,6 +104,26 @@ def test_one_that_was_made_smaller_keeps_as_many_of_its_own_cpus(
     node.run(container_of("last", 1))
 
 
+@pytest.mark.parametrize("wanted", [500, 1500, 3000])
+def test_one_that_has_by_annotation_what_it_asks_for_leaves_the_others_first(
+    node: LiveNode, old: LiveNode, wanted: int
+) -> None:
+    """It would be served with shared cpus, if need be."""
+    wishing = {"exclusive.pinfold.dev/pod": "request", **in_node(1)}
+    old.run(owner := container_of("owner", 4, shares=True, annotations=wishing))
+    had = old.events.policy.grants[owner.id].exclusive
+    listed = resized(old, wanted, owner)
+    node.refused.add(owner.id)
+    restarted(old, node, listed, is_known=True)
+    kept = node.events.policy.grants[owner.id].exclusive
+    assert len(kept) == -(-wanted // 1000)
+    assert kept < had
+    assert taken_by_newcomers(node, but=owner).isdisjoint(had)
+    node.refused.clear()
+    node.wait(lambda: not node.events.policy.left)
+    assert node.kernel[owner.id].cpus == kept
+
+
 @pytest.mark.parametrize("began_there", [False, True], ids=["alone", "beside a newcomer"])
 @pytest.mark.parametrize("wanted", [2000, 1500, 1000])
 def test_one_that_shared_cpus_besides_keeps_its_own_ones(
@@ -175,6 +196,106 @@ def test_who_asks_for_as_much_as_before_is_not_resized(node: LiveNode, old: Live
     listed = resized(old, 2000, owner)
     node.owner.ask("list", lambda: node.events.answered(node.events.synchronize(listed)))
     assert node.events.policy.grants[owner.id].exclusive == had.cpus
+
+
+def remembering(old: LiveNode, node: LiveNode, request: int | None) -> None:
+    """A daemon takes over that remembers another request of all that run, or none."""
+    node.kernel.update(old.kernel)
+    advice = old.events.policy.snapshot().advice()
+    node.events.advice = {
+        one: replace(hint, cpu_request_milli=request) for one, hint in advice.items()
+    }
+    node.owner.ask("list", lambda: node.events.answered(node.events.synchronize(old.listed())))
+
+
+@pytest.mark.parametrize("request_milli", [None, 0])
+def test_who_came_before_shared_cpus_were_preferred_keeps_its_own_ones(
+    node: LiveNode, old: LiveNode, request_milli: int | None
+) -> None:
+    """Where nothing is remembered of what it asked for, that is no resize."""
+    node.events.policy = engine_of(MACHINE, preferSharedCPUs=True)
+    old.run(owner := asking(container_of("owner", 2), 2000))
+    remembering(old, node, request_milli)
+    assert node.events.policy.grants[owner.id].exclusive == old.kernel[owner.id].cpus
+    assert "update" not in events_of(node)
+    assert node.kernel == old.kernel
+
+
+def test_so_does_one_alone_on_an_isolated_cpu_without_a_state(
+    node: LiveNode, old: LiveNode
+) -> None:
+    machine = f"{MACHINE} isolated:4-7"
+    old.events.policy = engine_of(machine)
+    node.events.policy = engine_of(machine, preferSharedCPUs=True)
+    old.run(owner := asking(container_of("owner", 1), 1000))
+    assert old.cpus(owner) == "4"
+    restarted(old, node, old.listed(), is_known=False)
+    assert str(node.events.policy.grants[owner.id].exclusive) == "4"
+    assert node.kernel == old.kernel
+
+
+def test_a_quota_that_was_lifted_does_not_make_it_smaller(node: LiveNode, old: LiveNode) -> None:
+    """All requests of 256 cpus and more have the same shares: beyond them only a quota tells."""
+    for one in (old, node):
+        one.events.policy = engine_of("socket:1 numa:4 core:100 mem:4G")
+    old.run(owner := asking(container_of("owner", 300), 300_000))
+    restarted(old, node, resized(old, 256_000, owner), is_known=True)
+    assert len(node.events.policy.grants[owner.id].exclusive) == 300
+    assert node.kernel == old.kernel
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 4), (4, 2)])
+def test_a_runtime_that_forgot_a_resize_when_it_restarted_does_not_undo_it(
+    node: LiveNode, before: int, after: int
+) -> None:
+    """It lists what the container was created with: the cpus of before, too."""
+    node.run(owner := asking(container_of("owner", before), 1000 * before))
+    listed = node.listed()
+    more = LinuxResources(cpu_shares=1024 * after, cpu_quota=100_000 * after, cpu_period=100_000)
+
+    def resize() -> None:
+        answer = node.events.answered(node.events.update(mention_of(owner), more))
+        assert answer.own is not None
+        node.kernel[owner.id] = answer.own
+
+    node.owner.ask("resize", resize)
+    node.wait(lambda: not node.events.policy.left)
+    had = node.events.policy.grants[owner.id].exclusive
+    assert len(had) == after
+    node.owner.ask("list", lambda: node.events.answered(node.events.synchronize(listed)))
+    assert node.events.policy.grants[owner.id].exclusive == had
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["state", "no state"])
+def test_who_was_served_with_less_than_it_wishes_is_not_resized(
+    node: LiveNode, old: LiveNode, is_known: bool
+) -> None:
+    """Whole cores: without room for them it has as many cpus as it asks for."""
+    for one in (old, node):
+        one.events.policy = engine_of(
+            "socket:1 numa:2 core:2 thread:2 mem:4G", reserved="cpuset:0-1"
+        )
+    whole = {"hide-hyperthreads.resource-policy.nri.io/pod": "whole-cores"}
+    plug = container_of("plug", 3)
+    old.run(plug, owner := asking(container_of("owner", 2, annotations=whole), 2000))
+    assert len(old.events.policy.grants[owner.id].exclusive) == 2
+    assert old.events.policy.decisions[owner.id].problems
+    restarted(old, node, old.listed(but=plug.id), is_known=is_known)
+    assert len(node.events.policy.grants[owner.id].exclusive) == 2
+    assert node.kernel[owner.id] == old.kernel[owner.id]
+
+
+def test_a_list_without_requests_resizes_nobody(node: LiveNode, old: LiveNode) -> None:
+    """The runtime tells no shares, and an annotation wants more than there was room for."""
+    wishing = {"exclusive.pinfold.dev/pod": "4"}
+    plugs = [asking(container_of(f"plug-{n}", 4, annotations=in_node(n)), 4000) for n in (1, 2, 3)]
+    old.run(*plugs, owner := container_of("owner", 0.5, annotations=wishing))
+    assert not old.events.policy.grants[owner.id].exclusive
+    listed = old.listed(but=plugs[0].id)
+    again = [asking(one, 0) if one.id == owner.id else one for one in listed.containers]
+    restarted(old, node, replace(listed, containers=tuple(again)), is_known=True)
+    assert not node.events.policy.grants[owner.id].exclusive
+    assert "update" not in events_of(node)
 
 
 def test_one_that_was_never_announced_keeps_as_many_as_it_asks_for(node: LiveNode) -> None:
