@@ -72,7 +72,7 @@ def _cause(container: Container, request: Request, said: Preferences) -> tuple[s
         return "it keeps those that it has from elsewhere", "leave it out"
     if request.cpu_type is CpuType.RESERVED:
         return "it is on the reserved ones", "leave it out"
-    if container.pod.qos is not QosClass.GUARANTEED:
+    if container.pod.qos is not QosClass.GUARANTEED and said.exclusive is None:
         fix = (
             "set limits of CPU and memory equal to the requests in all containers of the pod,"
             " or add 'exclusive.pinfold.dev'"

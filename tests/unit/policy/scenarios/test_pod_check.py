@@ -505,6 +505,12 @@ AS_BURSTABLE = "as its pod is Burstable, and this is about those alone — set l
             id="of one with some by annotation",
         ),
         pytest.param(
+            PACKED.format("container.web") + "\n    exclusive.pinfold.dev/container.web: request",
+            "{memory: 1Mi}",
+            "as it asks for no whole ones, and this is about those alone — ask for whole CPUs",
+            id="of one that wants what it asks for, and that is nothing",
+        ),
+        pytest.param(
             PACKED.format("pod") + '\n    pod-pool.pinfold.dev/pod: "true"',
             WHOLE,
             "",
