@@ -75,9 +75,13 @@ def _of_owner(part: _Part, workload: Workload) -> Iterator[MisplacedField]:
         return
     yield from _strays(_Part((*part.path, "metadata"), metadata), workload)
     owner = f"{workload.kind}'s jobTemplate" if part.path else f"{workload.kind} itself"
+    # What the pods have as well, as kustomize writes it everywhere, need not be moved.
+    own = {
+        key.value
+        for field in _METADATA
+        for key, _ in _entries(follow(workload.pod, ("metadata", field)))
+    }
     for field in _METADATA:
-        # What the pods have as well, as kustomize writes it everywhere, need not be moved.
-        own = {key.value for key, _ in _entries(follow(workload.pod, ("metadata", field)))}
         for key, _ in _entries(metadata.find(field)):
             name = key.value
             if name in own or domain_of(name) is None:

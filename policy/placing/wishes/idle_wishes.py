@@ -7,7 +7,7 @@ from ...annotations.annotations import Setting, effective
 from ...annotations.preferences import Chosen, Preferences, parse_preferences
 from ...model.container import Container, ContainerId, QosClass
 from ...model.cpu_preference import CpuPriority, QuotaUse, SmtPreference
-from ...model.request import Request
+from ...model.request import CpuType, Request
 from ...text.errors import Problem
 
 _WISHES: Final[Mapping[str, Callable[[Preferences], bool]]] = {
@@ -36,7 +36,8 @@ def idle_wishes(
     for container in containers:
         given = {one.key for one in container.given}
         said = parse_preferences(container)
-        has_own = container.id in penned or bool(requests[container.id].exclusive)
+        request = requests[container.id]
+        has_own = container.id in penned or bool(request.exclusive)
         for key, is_wish in _WISHES.items():
             setting = effective(container.pod.annotations, key, container.name)
             if setting is None or setting.key in given or not is_wish(said):
@@ -44,7 +45,7 @@ def idle_wishes(
             if has_own:
                 served.add(setting.key)
             else:
-                idle.setdefault(setting.key, _unserved(setting, container))
+                idle.setdefault(setting.key, _unserved(setting, container, request, said))
     return [problem for key, problem in idle.items() if key not in served]
 
 
@@ -52,19 +53,32 @@ def _is_true(chosen: Chosen[bool] | None) -> bool:
     return chosen is not None and chosen.value
 
 
-def _unserved(setting: Setting, container: Container) -> Problem:
-    qos = container.pod.qos
-    is_guaranteed = qos is QosClass.GUARANTEED
-    why = "it asks for no whole ones" if is_guaranteed else f"its pod is {qos.value}"
+def _unserved(
+    setting: Setting, container: Container, request: Request, said: Preferences
+) -> Problem:
+    why, fix = _cause(container, request, said)
     return Problem(
         where=f"{setting.key} of {container.path}",
         what=f"it has no CPUs of its own, as {why}, and this is about those alone",
-        fix=(
-            "ask for whole CPUs, or leave it out"
-            if is_guaranteed
-            else "set limits of CPU and memory equal to the requests in all containers of the pod,"
-            " or add 'exclusive.pinfold.dev'"
-        ),
+        fix=fix,
         is_advice=True,
         container=container.name,
     )
+
+
+def _cause(container: Container, request: Request, said: Preferences) -> tuple[str, str]:
+    """The reason that a container has no cpus of its own, and what to do."""
+    if request.cpu_type is CpuType.PRESERVE:
+        return "it keeps those that it has from elsewhere", "leave it out"
+    if request.cpu_type is CpuType.RESERVED:
+        return "it is on the reserved ones", "leave it out"
+    if container.pod.qos is not QosClass.GUARANTEED and said.exclusive is None:
+        fix = (
+            "set limits of CPU and memory equal to the requests in all containers of the pod,"
+            " or add 'exclusive.pinfold.dev'"
+        )
+        return f"its pod is {container.pod.qos.value}", fix
+    shared = said.prefer_shared
+    if container.resources.cpu_request_milli >= 1000 and shared is not None and shared.value:
+        return f"{shared.key} makes it share them", "leave out one of them"
+    return "it asks for no whole ones", "ask for whole CPUs, or leave it out"

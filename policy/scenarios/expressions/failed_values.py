@@ -11,6 +11,8 @@ from .evaluator_tables import Function, Value, describe
 
 _SHOWN_MAX: Final = 6
 _CHARACTERS_MAX: Final = 80
+_IDS_MAX: Final = 320
+"""Characters of a list of ids: every second thread of a large machine is known by its beginning."""
 _NUMBERED: Final = re.compile(r"(cpu|node|socket)([0-9]{1,5})", re.ASCII)
 _UNKNOWN: Final[Value] = ("no value",)
 """Stands for the value of a part that has none, such as one that is not reached."""
@@ -22,8 +24,9 @@ def failed_values(
 ) -> tuple[str, ...]:
     """The values that a false expression has inside, as `TEXT is VALUE`; see `evaluate`.
 
-    Of operands of `and` only the first false one counts, and of `all(... for ...)` the first
-    element. Empty where nothing inside has a value of its own. Never raises.
+    Of operands of `and` only the first false one counts, of `all(... for ...)` the first false
+    element, and of `not any(... for ...)` the first true one. Empty where nothing inside has a
+    value of its own. Never raises.
 
     >>> failed_values('cpus["a"] == {"cpu1"}', {"cpus": {"a": frozenset({"cpu0", "cpu2"})}})
     ('cpus["a"] is cpus 0,2',)
@@ -55,13 +58,13 @@ def value_text(value: Value) -> str:
         kinds = {one[1] for one in found if one}
         ids = [int(one[2]) for one in found if one]
         if len(kinds) == 1 and len(ids) == len(value) and max(ids) < MAX_IDS:
-            return f"{kinds.pop()}s {CpuSet.collect(ids)}"
+            return _cut(f"{kinds.pop()}s {CpuSet.collect(ids)}", _IDS_MAX)
     return _cut(describe(value))
 
 
-def _cut(text: str) -> str:
+def _cut(text: str, characters: int = _CHARACTERS_MAX) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _CHARACTERS_MAX else f"{text[:_CHARACTERS_MAX]}…"
+    return text if len(text) <= characters else f"{text[:characters]}…"
 
 
 class _Reading:
@@ -78,23 +81,34 @@ class _Reading:
         """The values inside a part that is false, but should be true."""
         match node:
             case ast.BoolOp(values=operands):
-                is_or = isinstance(node.op, ast.Or)
-                wrong = [one for one in operands if is_or or not self._value(one)]
-                for one in wrong if is_or else wrong[:1]:
+                is_and = isinstance(node.op, ast.And)
+                wrong = [one for one in operands if is_and and not self._value(one)]
+                # All of them where any would do, or where all hold that should not.
+                for one in wrong[:1] or operands:
                     yield from self.of(one)
+            case ast.UnaryOp(
+                op=ast.Not(),
+                operand=ast.Call(
+                    func=ast.Name(id="any"), args=[ast.GeneratorExp() | ast.ListComp() as each]
+                ),
+            ):
+                yield from self._of_first(each, is_true=True)
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 yield from self.of(inner)
             case ast.Call(
                 func=ast.Name(id="all"), args=[ast.GeneratorExp() | ast.ListComp() as each]
             ):
-                yield from self._of_first(each)
+                yield from self._of_first(each, is_true=False)
+            case ast.Call(func=ast.Name(id="any" | "all"), args=[ast.GeneratorExp()]):
+                # That none is as it should be, or that all are, is said by the expression.
+                return
             case ast.Call() | ast.Compare():
                 yield from self._inside(node)
             case _:
                 yield from self._operand(node)
 
-    def _of_first(self, each: ast.GeneratorExp | ast.ListComp) -> Iterator[str]:
-        """The variables and values of the first false element."""
+    def _of_first(self, each: ast.GeneratorExp | ast.ListComp, *, is_true: bool) -> Iterator[str]:
+        """The variables and values of the first element that is true, or false."""
         loops = each.generators
         targets = [
             one.id for loop in loops for one in ast.walk(loop.target) if isinstance(one, ast.Name)
@@ -103,7 +117,7 @@ class _Reading:
         text += " ".join(map(ast.unparse, loops)) + "]"
         found = self._evaluated(text)
         for element in found if isinstance(found, list) else ():
-            if isinstance(element, list) and not element[0]:
+            if isinstance(element, list) and bool(element[0]) is is_true:
                 bound = dict(zip(targets, element[1:], strict=True))
                 yield from (f"{name} is {value_text(value)}" for name, value in bound.items())
                 inner = _Reading(self._source, {**self._names, **bound}, self._functions)

@@ -1,8 +1,7 @@
 """Watch over the laws of a simulated node, step by step."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -100,11 +99,20 @@ class LawWatch:
             owners = self._owners[cpu]
             bit = 1 << cpu
             self._exclusive = self._exclusive | bit if owners else self._exclusive & ~bit
-            for one, other in pairwise(sorted(owners)) if len(owners) > 1 else ():
+            if len(owners) > 1:
+                yield from self._shared_by(cpu, sorted(owners), held)
+
+    def _shared_by(
+        self, cpu: int, owners: Sequence[ContainerId], held: PresentHoldings
+    ) -> Iterator[str]:
+        """Each owner of a cpu with the last one before that must not have it as well."""
+        for count, other in enumerate(owners):
+            for one in reversed(owners[:count]):
                 # A slice of a pen is exclusive to both.
                 if _pen_of(one, held) != other and _pen_of(other, held) != one:
                     both = f"{self._path(one)} and {self._path(other)}"
                     yield f"cpu {cpu} is exclusive to both {both}"
+                    break
 
     def _empty_pens(self, grants: _Changed, pens: _Changed, held: PresentHoldings) -> Iterator[str]:
         concerned = dict.fromkeys(pens)

@@ -10,7 +10,7 @@ kind: Pod
 metadata:
   name: web
   annotations:
-    smt.pinfold.dev/pod: pack
+    smt.pinfold.dev/pod: hide
 spec:
   containers:
   - name: a
@@ -24,7 +24,7 @@ spec:
   template:
     metadata:
       annotations:
-        smt.pinfold.dev/pod: pack
+        smt.pinfold.dev/pod: hide
 """
 TEMPLATE = "is a template, and no YAML — fill it in first, as 'helm template' does"
 
@@ -48,7 +48,7 @@ def told(text: str) -> list[str]:
             id="a template around a manifest",
         ),
         pytest.param(
-            POD.replace(": pack", ': "pack'),
+            POD.replace(": hide", ': "pack'),
             ["6:26: manifest: not valid YAML: a quote that is not closed — close it"],
             id="a quote that is not closed, many lines before the end",
         ),
@@ -56,7 +56,7 @@ def told(text: str) -> list[str]:
             POD.replace("annotations:", "annotations: &all")
             + "---\n"
             + POD.replace("annotations:", "annotations: *all").replace(
-                "    smt.pinfold.dev/pod: pack\n", ""
+                "    smt.pinfold.dev/pod: hide\n", ""
             ),
             [
                 "15:16: manifest: alias 'all' of an unknown anchor — define &all before, in the"
@@ -109,7 +109,7 @@ def told(text: str) -> list[str]:
         ),
         pytest.param(
             POD.replace(
-                "smt.pinfold.dev/pod: pack", "affinity.pinfold.dev/pod: |\n    podAffinity: {}"
+                "smt.pinfold.dev/pod: hide", "affinity.pinfold.dev/pod: |\n    podAffinity: {}"
             ),
             [
                 "7:5: podAffinity: this is an annotation of its own, and 'affinity.pinfold.dev/pod'"
@@ -140,7 +140,7 @@ def test_a_mistake_is_told_with_its_remedy(text: str, complaints: list[str]) -> 
 def test_an_annotation_without_a_value_is_not_to_be_put_in_quotes() -> None:
     assert (
         "6:25: smt.pinfold.dev/pod: there is no value — write one after the colon, in quotes"
-        in (told(POD.replace(": pack", ":")))
+        in (told(POD.replace(": hide", ":")))
     )
 
 
@@ -151,7 +151,7 @@ def test_an_annotation_without_a_value_is_not_to_be_put_in_quotes() -> None:
         pytest.param("\ufeff" + POD, id="a byte order mark"),
         pytest.param("---\n---\n# nothing\n---\n" + POD + "---\n...\n", id="empty documents"),
         pytest.param(
-            POD.replace("annotations:\n    smt.pinfold.dev/pod: pack", "annotations: null"),
+            POD.replace("annotations:\n    smt.pinfold.dev/pod: hide", "annotations: null"),
             id="annotations that are null",
         ),
     ],

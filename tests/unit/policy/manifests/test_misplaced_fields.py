@@ -243,6 +243,18 @@ def test_what_stands_where_nobody_reads_it_is_told(text: str, finding: str) -> N
             id="a rack of a deployment and of its pods alike",
         ),
         pytest.param(
+            DEPLOYMENT.replace(
+                "{name: d}", "{name: d, annotations: {pinfold.dev/rack: a}}"
+            ).replace("template: {", "template: {metadata: {labels: {pinfold.dev/rack: a}}, "),
+            id="a rack among a deployment's annotations that its pods have as a label",
+        ),
+        pytest.param(
+            DEPLOYMENT.replace("{name: d}", f"{{name: d, labels: {OURS}}}").replace(
+                "template: {", f"template: {{metadata: {{annotations: {OURS}}}, "
+            ),
+            id="an annotation among a deployment's labels that its pods have",
+        ),
+        pytest.param(
             DEPLOYMENT.replace("{name: d}", "{name: d, labels: {pinfold.dev/team: a}}"),
             id="a label of a deployment under our domain that is like none of ours",
         ),

@@ -465,6 +465,7 @@ def test_a_rule_about_containers_that_come_later_is_probably_meant_both_ways(
 
 
 PACKED = "smt.pinfold.dev/{}: pack"
+NRI = '{}.resource-policy.nri.io/pod: "true"'
 AS_BURSTABLE = "as its pod is Burstable, and this is about those alone — set limits"
 
 
@@ -504,10 +505,35 @@ AS_BURSTABLE = "as its pod is Burstable, and this is about those alone — set l
             id="of one with some by annotation",
         ),
         pytest.param(
+            PACKED.format("container.web") + "\n    exclusive.pinfold.dev/container.web: request",
+            "{memory: 1Mi}",
+            "as it asks for no whole ones, and this is about those alone — ask for whole CPUs",
+            id="of one that wants what it asks for, and that is nothing",
+        ),
+        pytest.param(
             PACKED.format("pod") + '\n    pod-pool.pinfold.dev/pod: "true"',
             WHOLE,
             "",
             id="of a pod with a pen",
+        ),
+        pytest.param(
+            f"{PACKED.format('container.web')}\n    {NRI.format('prefer-shared-cpus')}",
+            WHOLE,
+            "as prefer-shared-cpus.resource-policy.nri.io/pod makes it share them, and this is"
+            " about those alone — leave out one of them",
+            id="of one that is to share",
+        ),
+        pytest.param(
+            f"{PACKED.format('container.web')}\n    {NRI.format('prefer-reserved-cpus')}",
+            WHOLE,
+            "as it is on the reserved ones, and this is about those alone — leave it out",
+            id="of one on the reserved ones",
+        ),
+        pytest.param(
+            f"{PACKED.format('container.web')}\n    {NRI.format('cpu.preserve')}",
+            WHOLE,
+            "as it keeps those that it has from elsewhere, and this is about those alone — leave",
+            id="of one that is left alone",
         ),
     ],
 )

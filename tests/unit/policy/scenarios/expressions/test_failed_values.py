@@ -20,6 +20,7 @@ NAMES: Mapping[str, Value] = {
     "quota": {"a": True},
     "name": "a",
     "many": [f"word {number}" for number in range(40)],
+    "threads": frozenset(f"cpu{number}" for number in range(0, 1024, 2)),
 }
 
 
@@ -86,6 +87,27 @@ NAMES: Mapping[str, Value] = {
             'many == ["x"]',
             [f"many is {NAMES['many']}"[: len("many is ") + 80] + "…"],
             id="long values in short",
+        ),
+        pytest.param(
+            "threads == set()",
+            [
+                f"threads is cpus {','.join(map(str, range(0, 1024, 2)))}"[
+                    : len("threads is ") + 320
+                ]
+                + "…"
+            ],
+            id="long lists of cpus in short",
+        ),
+        pytest.param(
+            'not any("cpu05" in cpus[c] for c in cpus)',
+            ["c is 'b'", "cpus[c] is cpus 2,5"],
+            id="the first element that must not be",
+        ),
+        pytest.param("any(len(cpus[c]) == 7 for c in cpus)", [], id="no element as it should be"),
+        pytest.param(
+            'not (quota["a"] and name == "a")',
+            ['quota["a"] is True', "name is 'a'"],
+            id="what must not hold together",
         ),
         pytest.param("1 == 2", [], id="nothing but what is written"),
         pytest.param('"z" in cpus', [], id="a mapping of everything"),

@@ -137,6 +137,19 @@ def test_cpus_of_two_owners_break_a_law_of_both() -> None:
     assert "cpu 4 is exclusive to both default/also/also and default/own/own" in told
 
 
+def test_cpus_of_two_slices_of_a_pen_break_a_law_of_both() -> None:
+    engine, runtime = healthy()
+    own = engine.grants[ContainerId("own")]
+    # Its id is between those of both, in the order of the alphabet.
+    pen = replace(own, container_id=ContainerId("b"), is_pen=True)
+    slices = {
+        one: replace(own, container_id=one, pen=pen.container_id)
+        for one in (ContainerId("also"), ContainerId("own"))
+    }
+    told = [*_watch_of(engine, runtime, slices, {pen.container_id: pen}).broken()]
+    assert "cpu 4 is exclusive to both default/also/also and default/own/own" in told
+
+
 def test_cpus_of_a_pen_and_of_another_container_break_a_law() -> None:
     engine, runtime = healthy()
     own = engine.grants[ContainerId("own")]
