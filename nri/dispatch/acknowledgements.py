@@ -84,6 +84,7 @@ class Acknowledgements:
         entries = self._want(pinnings)
         count_telling(entries.values())
         self._open.move(landed(entries), Stage.CHECK, self.check_time(now))
+        self._open.tell_unseen(entries, now)
 
     def check_time(self, now: float) -> float:
         """The time at which the kernel is read back for a container that is told something now.
@@ -129,10 +130,9 @@ class Acknowledgements:
         self,
         placed: Mapping[ContainerId, Pinning],
         running: Mapping[ContainerId, int],
-        told: Iterable[ContainerId],
         now: float,
     ) -> None:
-        """The runtime listed all there is, and is told of some in the answer. O(containers).
+        """The runtime listed all there is. O(containers).
 
         `placed`: all that hold something, with what they should have; `running`: the process id of
         those that run. What the list says of a container's cpus is what the runtime was told, which
@@ -152,11 +152,9 @@ class Acknowledgements:
             if entry.is_running and entry.acknowledged != pinning:
                 stage = Stage.CHECK if self._can_read_back else Stage.TELL
                 self._open.move({container_id: entry}, stage, now)
-        self.told({one: placed[one] for one in told if one in placed}, now)
-        for container_id, entry in self._entries.items():
-            if not entry.is_running:
-                # Its start may have come between the list and our first event: nobody would tell.
-                self._open.move({container_id: entry}, Stage.TELL, now + UNSEEN_START_SECONDS)
+        # Their starts may have come between the list and our first event: nobody would tell.
+        unseen = {one: entry for one, entry in self._entries.items() if not entry.is_running}
+        self._open.expect_starts(unseen, now + UNSEEN_START_SECONDS)
 
     def for_answer(
         self, but: Iterable[ContainerId], at_most: int, now: float
@@ -296,6 +294,7 @@ class Acknowledgements:
         if not entry.is_running and entry.tells_of_wanted:
             # Perhaps it starts with it, perhaps not: that is seen once it runs.
             self._rest(container_id, entry)
+            self._open.tell_unseen({container_id: entry}, now)
             return None
         if error and entry.tells_of_wanted:
             return self._fail(container_id, entry, None, error, now)

@@ -162,14 +162,11 @@ class Actuator:
                 self._wake()
 
     def synchronize(
-        self,
-        placed: Mapping[ContainerId, Pinning],
-        running: Mapping[ContainerId, int],
-        told: Iterable[ContainerId],
+        self, placed: Mapping[ContainerId, Pinning], running: Mapping[ContainerId, int]
     ) -> None:
         """The runtime listed all there is; see `Acknowledgements.synchronize`."""
         with self._lock:
-            self._books.synchronize(placed, running, told, self._clock())
+            self._books.synchronize(placed, running, self._clock())
             self._wake()
 
     def echo(

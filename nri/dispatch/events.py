@@ -221,7 +221,7 @@ class Events:
         self._owner.afterwards(tell)
         changes = self.moves.resized_meanwhile(listed.containers, advice, adopted.changes)
         wanted = {one: self.policy.pinning(one) or Pinning() for one in self.policy.grants}
-        self._actuator.synchronize(wanted, listed.pids, ())
+        self._actuator.synchronize(wanted, listed.pids)
         self._refused_updates.renew()
         return Answer(others=new_pinnings(changes))
 

@@ -15,6 +15,8 @@ class OpenPins:
 
     def __init__(self) -> None:
         self._by_stage: dict[Stage, dict[ContainerId, PinState]] = {stage: {} for stage in Stage}
+        self._unseen: Mapping[ContainerId, PinState] = {}
+        self._unseen_due = -math.inf
 
     def move(
         self, entries: Mapping[ContainerId, PinState], stage: Stage, due: float = math.inf
@@ -29,6 +31,27 @@ class OpenPins:
             entry.stage, entry.due, entry.is_unsent = stage, due, False
         if stage is not Stage.REST:
             by_stage[stage].update(entries)
+
+    def expect_starts(self, entries: Mapping[ContainerId, PinState], due: float) -> None:
+        """Entries of containers that do not run yet are told then, unless they start before."""
+        self._unseen, self._unseen_due = entries, due
+        self.move(entries, Stage.TELL, due)
+
+    def tell_unseen(self, entries: Mapping[ContainerId, PinState], now: float) -> None:
+        """Entries told just now go back to where they were if a start of theirs is expected.
+
+        It may be under way: what the runtime was told is too late for it then. O(1) but shortly
+        after starts are expected.
+        """
+        if now < self._unseen_due:
+            kept = {
+                container_id: entry
+                for container_id, entry in entries.items()
+                if self._unseen.get(container_id) is entry
+                and not entry.is_running
+                and entry.stage is not Stage.FLIGHT
+            }
+            self.move(kept, Stage.TELL, self._unseen_due)
 
     def at(self, stage: Stage) -> Iterable[tuple[ContainerId, PinState]]:
         """Entries at a stage with their containers, in the order in which they came there."""

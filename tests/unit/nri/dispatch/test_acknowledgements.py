@@ -243,7 +243,7 @@ def test_what_cannot_be_read_is_told_until_the_runtime_confirms_it() -> None:
 
 def test_a_list_of_all_that_runs_is_no_proof_of_what_the_kernel_has() -> None:
     books = Acknowledgements(CHECK, can_read_back=True)
-    books.synchronize({A: pinned(0), B: pinned(1)}, {A: 17}, [], 0.0)
+    books.synchronize({A: pinned(0), B: pinned(1)}, {A: 17}, 0.0)
     assert books.due(Stage.CHECK, 0.0) == [A], "B does not run"
     assert books.observe(A, pinned(0, 1), 0.0) is None, "nobody told it yet"
     assert stage(books, 0.0) is Stage.TELL
@@ -251,15 +251,39 @@ def test_a_list_of_all_that_runs_is_no_proof_of_what_the_kernel_has() -> None:
 
 def test_a_container_listed_before_it_ran_is_told_again_in_case_its_start_was_not_seen() -> None:
     books = Acknowledgements(CHECK, can_read_back=True)
-    books.synchronize({A: pinned(0)}, {}, [A], 0.0)
+    books.synchronize({A: pinned(0)}, {}, 0.0)
     assert stage(books, UNSEEN_START_SECONDS - 0.1) is None
     assert stage(books, UNSEEN_START_SECONDS) is Stage.TELL
     books.start(A, 17, 1.0)
     assert stage(books, 1.0) is Stage.CHECK
 
 
+@pytest.mark.parametrize("is_answer", [True, False], ids=["in an answer", "by an update"])
+def test_one_listed_before_it_ran_and_told_then_is_told_once_more(*, is_answer: bool) -> None:
+    """The runtime takes an update of one that is starting for its specification alone."""
+    books = Acknowledgements(CHECK, can_read_back=True)
+    books.synchronize({A: pinned(0)}, {}, 0.0)
+    if is_answer:
+        books.told({A: pinned(1)}, 0.1)
+    else:
+        books.want({A: pinned(1)}, 0.1)
+        books.arrive(A, books.depart([A])[A], "", 0.2)
+    assert stage(books, UNSEEN_START_SECONDS - 0.1) is None
+    assert stage(books, UNSEEN_START_SECONDS) is Stage.TELL
+    books.arrive(A, books.depart([A])[A], "", UNSEEN_START_SECONDS)
+    assert stage(books, 2 * UNSEEN_START_SECONDS) is None, "it does not run, as it seems"
+
+
+def test_one_created_after_the_list_is_told_in_its_time_alone() -> None:
+    books = Acknowledgements(CHECK, can_read_back=True)
+    books.synchronize({}, {}, 0.0)
+    books.create(A, pinned(0))
+    books.told({A: pinned(1)}, 0.1)
+    assert stage(books, UNSEEN_START_SECONDS) is None
+
+
 def test_whoever_is_not_in_the_list_is_forgotten(books: Acknowledgements) -> None:
-    books.synchronize({B: pinned(1)}, {B: 18}, [], 0.0)
+    books.synchronize({B: pinned(1)}, {B: 18}, 0.0)
     assert books.wanted(A) is None
     assert [*books.looks()] == [B]
 
