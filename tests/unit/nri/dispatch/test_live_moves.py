@@ -144,8 +144,9 @@ class LiveNode:
         return str(self.kernel[container.id].cpus)
 
     def wait(self, holds: Callable[[], object]) -> None:
+        """Wait until it holds between two turns: within one the policy has said half of it."""
         until = time.monotonic() + SECONDS
-        while not holds():
+        while not self.owner.ask("look", holds):
             assert time.monotonic() < until
             time.sleep(0.001)
 
