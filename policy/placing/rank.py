@@ -59,6 +59,8 @@ class Rank(NamedTuple):
     """Where others may be drawn to the container: minus the sharable milli-cpus around the pool."""
     burst_room: int
     """Minus the free sharable milli-cpus, at the level wanted."""
+    burst_room_around: int
+    """Where there are L3 pools: minus the sharable milli-cpus around the pool."""
     burst_pool: int
     memory_nodes: int
     """Number of nodes in the memory zone."""
@@ -77,11 +79,13 @@ class Rank(NamedTuple):
     """1 where normal priority was asked for and too few such cpus are free."""
     exclusive_room: int
     """For exclusive cpus: minus the sharable milli-cpus left afterwards."""
+    exclusive_room_around: int
     exclusive_pool: int
     neighbours: int
     """Number of containers of the same cpu type in exactly this pool."""
     shared_room: int
     """Minus the sharable milli-cpus left afterwards."""
+    shared_room_around: int
     pool_id: int
 
 
@@ -100,6 +104,8 @@ class Contest(Struct, frozen=True, kw_only=True):
     """How many levels each pool is inside the one wanted for bursting; negative outside."""
     around: Column
     """The pool next around each of the tightest ones, itself for that one; -1 for wider pools."""
+    has_l3_pools: bool = False
+    """Whether the tightest pools are L3 groups: then what is left around them counts as well."""
     room: Column
     """Sharable milli-cpus before the request, see `Room.shared_milli`."""
     whole_milli: int = 0
@@ -226,14 +232,17 @@ def _burst_level(contest: Contest, pools: PoolIds) -> Column:
 def _friends_room(contest: Contest, pools: PoolIds) -> Column:
     if not contest.request.awaits_friends:
         return contest.zeros
-    around, room = contest.around, contest.room
-    return [-max(room[around[one]], 0) if around[one] >= 0 else 0 for one in pools]
+    return _room_around(contest, pools)
 
 
 def _burst_room(contest: Contest, pools: PoolIds) -> Column:
     if not contest.request.is_unlimited:
         return contest.zeros
     return [0 if contest.inward[one] else -contest.room[one] for one in pools]
+
+
+def _burst_room_around(contest: Contest, pools: PoolIds) -> Column:
+    return _l3_room_around(contest, pools) if contest.request.is_unlimited else contest.zeros
 
 
 def _burst_pool(contest: Contest, pools: PoolIds) -> Column:
@@ -287,6 +296,10 @@ def _exclusive_room(contest: Contest, pools: PoolIds) -> Column:
     return [-one if one > 0 else 0 for one in _shared_at(contest, pools)]
 
 
+def _exclusive_room_around(contest: Contest, pools: PoolIds) -> Column:
+    return _l3_room_around(contest, pools) if contest.request.exclusive else contest.zeros
+
+
 def _exclusive_pool(contest: Contest, pools: PoolIds) -> Column:
     if not contest.request.exclusive:
         return contest.zeros
@@ -302,6 +315,10 @@ def _shared_room(contest: Contest, pools: PoolIds) -> Column:
     return list(map(neg, _shared_at(contest, pools)))
 
 
+def _shared_room_around(contest: Contest, pools: PoolIds) -> Column:
+    return _l3_room_around(contest, pools)
+
+
 def _pool_id(contest: Contest, pools: PoolIds) -> Column:
     return pools
 
@@ -315,6 +332,16 @@ def _shared_at(contest: Contest, pools: PoolIds) -> Column:
         return _at(contest.shared, pools)
     whole = contest.whole_milli
     return [milli - whole for milli in _at(contest.room, pools)]
+
+
+def _room_around(contest: Contest, pools: PoolIds) -> Column:
+    around, room = contest.around, contest.room
+    return [-max(room[around[one]], 0) if around[one] >= 0 else 0 for one in pools]
+
+
+def _l3_room_around(contest: Contest, pools: PoolIds) -> Column:
+    # NUMA nodes that are alike come in their order, as in the Go policy.
+    return _room_around(contest, pools) if contest.has_l3_pools else contest.zeros
 
 
 def _where_hinted(contest: Contest, column: Column, pools: PoolIds) -> Column:
@@ -345,6 +372,7 @@ CRITERIA: Final[tuple[Callable[[Contest, PoolIds], Column], ...]] = (
     _burst_level,
     _friends_room,
     _burst_room,
+    _burst_room_around,
     _burst_pool,
     _memory_nodes,
     _memory_missing,
@@ -355,9 +383,11 @@ CRITERIA: Final[tuple[Callable[[Contest, PoolIds], Column], ...]] = (
     _isolated_pool,
     _cpu_priority_normal,
     _exclusive_room,
+    _exclusive_room_around,
     _exclusive_pool,
     _neighbours,
     _shared_room,
+    _shared_room_around,
     _pool_id,
 )
 """One function per field of `Rank`, in its order."""
