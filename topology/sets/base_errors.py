@@ -20,3 +20,8 @@ def quoted(text: str) -> str:
     ("'lots'", True)
     """
     return repr(text if len(text) <= _QUOTED_MAX else text[:_QUOTED_MAX] + "...")
+
+
+def os_reason(error: OSError) -> str:
+    """What the system says, in the letters of a message."""
+    return (error.strerror or str(error)).lower()
