@@ -23,5 +23,5 @@ def quoted(text: str) -> str:
 
 
 def os_reason(error: OSError) -> str:
-    """What the system says, in the letters of a message."""
+    """The reason of a failure as the system says it, in the letters of a message."""
     return (error.strerror or str(error)).lower()
