@@ -64,14 +64,13 @@ def place_control_socket(
     log: logging.Logger,
     *,
     goes_on: bool,
-    environment: Mapping[str, str] = os.environ,
 ) -> "ControlSocket | None":
     """The control socket of a daemon; None where it is off, or cannot be made where nobody said.
 
     `goes_on`: whether one of another daemon, where nobody said, stops nobody, either.
     Raises `ControlSocketError`.
     """
-    path = control_path(option, environment, claim.folder)
+    path = control_path(option, os.environ, claim.folder)
     if path is None:
         return None
     try:
