@@ -72,6 +72,7 @@ bench-runtime: .venv/dev-installed
 proto: .venv/dev-installed
 	$(VENV_PYTHON) -m grpc_tools.protoc -I .typing --python_out=.typing --pyi_out=.typing \
 		.typing/pinfold/nri/api/*.proto .typing/pinfold/cmd/control/api/*.proto
+	$(VENV_PYTHON) -m grpc_tools.protoc -I . --python_out=. --pyi_out=. tests/e2e/api/*.proto
 
 lock: .venv/dev-installed
 	$(VENV_PYTHON) -m scripts.lock $(if $(UPGRADE),--upgrade)

@@ -10,7 +10,7 @@ from ...topology.made.machine_capture import capture
 from ...topology.made.snapshot import pack
 from ...topology.sysfs.sysfs_tree import open_tree
 from ..report.path_type import PathType
-from .control_option import control_option
+from .options import control_option
 from .output_file import write_whole
 
 _CAPTURE_SECONDS: Final = 55.0

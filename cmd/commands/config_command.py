@@ -1,6 +1,5 @@
 """`pinfold config`: check configuration files, plan a change, show what is in effect."""
 
-import json
 import os
 from pathlib import Path
 
@@ -16,7 +15,8 @@ from ..daemon.config_file import ConfigFileError, LoadedConfig, load_config, rea
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.path_type import PathType
 from .config_plan import command as plan
-from .output_option import output_option
+from .json_text import json_text
+from .options import output_option
 
 
 @click.group(name="config")
@@ -84,7 +84,7 @@ command.add_command(plan)
 @command.command()
 def schema() -> None:
     """Print the JSON schema of configuration files, for editors and for tools."""
-    click.echo(json.dumps(config_schema(), indent=2, sort_keys=True, ensure_ascii=False))
+    click.echo(json_text(config_schema()))
 
 
 def _as_yaml(loaded: LoadedConfig) -> str:

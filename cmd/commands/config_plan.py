@@ -1,6 +1,5 @@
 """`pinfold config plan`: what would move if a file became the configuration."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -22,7 +21,8 @@ from ..kernel.knobs import Knobs
 from ..report.path_type import PathType
 from ..state.state_file import State
 from .bundle.support_bundle import is_bundle
-from .output_option import output_option
+from .json_text import json_text
+from .options import output_option
 from .saved_node import MachineOptions, cut_pods, saved_engine, saved_state, state_option
 
 _SOMETHING_MOVES: Final = 1
@@ -162,7 +162,7 @@ def _as_json(plan: ConfigPlan) -> str:
         "counts": {fate.value: plan.count(fate) for fate in Fate},
         "warnings": list(plan.warnings),
     }
-    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
+    return json_text(document)
 
 
 def _document(pinning: Pinning, pool: str) -> dict[str, str | None]:

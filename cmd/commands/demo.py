@@ -32,8 +32,9 @@ from ..report.escaped_text import escaped
 from ..report.path_type import PathType
 from .container_lines import cpus_text, natural_key, place_text, short_names
 from .demo_pods import DEMO_PODS
+from .options import config_option
 from .pools import chosen_config
-from .simulation.memory_qos_option import memory_qos_of, memory_qos_option
+from .simulation.memory_qos_option import memory_qos_option
 
 TWO_SOCKETS: Final = "socket:2 numa:2 core:2 thread:2 mem:2G"
 
@@ -42,13 +43,7 @@ _SECONDS: Final = 10.0
 
 @click.command()
 @machine_options
-@click.option(
-    "--config",
-    "config_path",
-    metavar="FILE",
-    type=PathType(),
-    help="Configuration; built-in defaults.",
-)
+@config_option
 @click.option(
     "--runtime",
     "front",
@@ -64,7 +59,7 @@ def command(
     machine: str | None,
     config_path: str | None,
     front: str,
-    memory_qos: str,
+    memory_qos: MemoryQos,
     files: tuple[Path, ...],
 ) -> None:
     """Run the daemon with an embedded runtime and the pods of FILES (two examples without any).
@@ -88,7 +83,7 @@ def command(
         click.echo(f"On {title}:")
         played = play_behind_proxy if front == "cri" else play
         with loaded.placing():
-            drawing = played(one, loaded.config, pods, memory_qos_of(memory_qos))
+            drawing = played(one, loaded.config, pods, memory_qos)
         click.echo(drawing)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TextIO
 
 import click
 
-from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.base_errors import PinfoldError, os_reason
 from ..report.escaped_text import escaped_for_encoding
 
 FAULT: Final = 1
@@ -25,7 +25,7 @@ class OutputError(Exception):
     """Standard output or standard error cannot take what is written."""
 
     def __init__(self, error: OSError) -> None:
-        super().__init__((error.strerror or str(error)).lower())
+        super().__init__(os_reason(error))
 
 
 @contextlib.contextmanager

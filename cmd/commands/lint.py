@@ -26,7 +26,7 @@ from ..report.path_type import PathType
 from ..report.version import VERSION
 from .check.complaint import Complaint, Severity, Subject, complaints_json, github_text, sarif_text
 from .check.file_check import FileCheck, has_something
-from .output_option import output_option
+from .options import output_option
 from .pools import chosen_config
 
 _STATUS: Final = {Severity.UNREADABLE: 2, Severity.ERROR: 1, Severity.ADVICE: 0}

@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.base_errors import PinfoldError, os_reason
 
 
 def write_whole(file: Path, content: bytes) -> None:
@@ -19,5 +19,4 @@ def write_whole(file: Path, content: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-        reason = (error.strerror or str(error)).lower()
-        raise PinfoldError(f"{file}: {reason} — {fix}") from error
+        raise PinfoldError(f"{file}: {os_reason(error)} — {fix}") from error

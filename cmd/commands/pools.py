@@ -11,19 +11,12 @@ from ...policy.engine.pool_drawing import pool_texts, pools_document, withheld_l
 from ..daemon.config_file import LoadedConfig, load_config
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.console import tree_lines
-from ..report.path_type import PathType
-from .output_option import output_option
+from .options import config_option, output_option
 
 
 @click.command()
 @machine_options
-@click.option(
-    "--config",
-    "config_path",
-    metavar="FILE",
-    type=PathType(),
-    help="Configuration; built-in defaults.",
-)
+@config_option
 @output_option("tree", "json", meaning="A tree for people or one JSON document for tools.")
 def command(
     sysfs_root: str | None, machine: str | None, config_path: str | None, output: str

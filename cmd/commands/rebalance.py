@@ -1,6 +1,5 @@
 """`pinfold rebalance`: the moves that would place running containers better."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -27,9 +26,9 @@ from ..report.console import table_lines
 from ..report.escaped_text import escaped
 from ..report.path_type import PathType
 from ..report.weight_text import weight_text
-from .control_option import control_option
 from .exit_status import INTERRUPTED
-from .output_option import output_option
+from .json_text import json_text
+from .options import control_option, output_option
 from .saved_node import MachineOptions, cut_pods, saved_engine, saved_state
 
 _STOPPED: Final = 1
@@ -197,4 +196,4 @@ def _as_json(plan: RebalancePlan, done: _Applied | None) -> str:
     if done is not None:
         made = {"applied": done.moves, "stopped": done.stopped or None}
     document = {**made, **msgspec.to_builtins(plan_document(plan))}
-    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
+    return json_text(document)

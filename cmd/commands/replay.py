@@ -1,7 +1,6 @@
 """`pinfold replay`: decisions of a node made again, elsewhere or under another configuration."""
 
 import contextlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +30,8 @@ from ..report.escaped_text import escaped
 from ..report.path_type import PathType
 from ..state.state_file import State
 from .bundle.support_bundle import BundleError, is_bundle, read_bundle
-from .output_option import output_option
+from .json_text import json_text
+from .options import output_option
 from .saved_node import MachineOptions, check_machine, saved_state, state_option
 
 _COLUMNS: Final = ("container", "event", "was", "would be")
@@ -140,4 +140,4 @@ def _as_json(found: Sequence[Replayed], shown: Sequence[Replayed]) -> str:
         ],
         "counts": {outcome.value: counts[outcome] for outcome in ReplayOutcome},
     }
-    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
+    return json_text(document)

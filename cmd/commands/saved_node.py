@@ -13,7 +13,7 @@ from ...policy.engine.engine import Engine
 from ...policy.tuning.interrupts import Interrupt
 from ...topology.drawing.fingerprint import machine_fingerprint, machine_summary
 from ...topology.model.machine import Machine
-from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.base_errors import PinfoldError, os_reason
 from ..daemon.machine_source import machine_of
 from ..report.path_type import PathType
 from ..state.state_file import STATE_NAME, State, StateFileError, load_state, parse_state
@@ -55,9 +55,8 @@ def saved_state(path: Path) -> State:
         advice = "the daemon puts it aside and writes a good one when it starts"
         raise SavedStateError(f"{error} — {advice}") from error
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         raise SavedStateError(
-            f"{file}: {reason} — name the folder that pinfoldd has as its --state-dir"
+            f"{file}: {os_reason(error)} — name the folder that pinfoldd has as its --state-dir"
         ) from error
 
 

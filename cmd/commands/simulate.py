@@ -34,14 +34,14 @@ from ..report.console import ProgressBar
 from ..report.path_type import PathType
 from .check.step_check import misspelt_fields, written_steps
 from .node.simulated_node import NodeSource, node_options, running_node
+from .options import output_option
 from .output_file import write_whole
-from .output_option import output_option
 from .pools import chosen_config
 from .saved_node import MachineOptions
 from .simulate_text import table_text, tree_text
 from .simulation.device_option import check_devices, device_names
 from .simulation.junit_report import junit_text
-from .simulation.memory_qos_option import memory_qos_of, memory_qos_option
+from .simulation.memory_qos_option import memory_qos_option
 
 _LISTED: Final = 5
 """Scenarios that a message names before it stops."""
@@ -102,7 +102,7 @@ def command(
     machine: str | None,
     devices: tuple[str, ...],
     config_path: str | None,
-    memory_qos: str,
+    memory_qos: MemoryQos,
     state_path: Path | None,
     is_running: bool,
     control: Path | None,
@@ -130,7 +130,7 @@ def command(
         click.echo(f"warning: {warning}", err=True)
     state = source.state() if source else None
     meant = MachineOptions(sysfs_root, machine).for_state(state, state_path)
-    hardware = _Hardware(meant, device_names(devices), memory_qos_of(memory_qos))
+    hardware = _Hardware(meant, device_names(devices), memory_qos)
     jobs = _chosen(_jobs(files, hardware), only)
     node: RunningNode | None = None
     if state is not None:

@@ -9,7 +9,7 @@ from ...topology.drawing.machine_tree import machine_drawing
 from ...topology.model.machine import Machine
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.console import branch_lines
-from .output_option import output_option
+from .options import output_option
 
 
 @click.command()

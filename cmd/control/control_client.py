@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.base_errors import PinfoldError, os_reason
 from ..report.escaped_text import escaped
 from .control_socket import USUAL_PLACES
 from .documents import (
@@ -145,7 +145,7 @@ class ControlClient:
                 except TimeoutError as error:
                     raise self._late() from error
                 except OSError as error:
-                    raise self._left((error.strerror or str(error)).lower()) from error
+                    raise self._left(os_reason(error)) from error
                 except AnswerError as error:
                     raise self._other_version(error) from error
         if call.status != OK:
@@ -164,7 +164,7 @@ class ControlClient:
             connection.connect(os.fspath(self._path))
         except OSError as error:
             connection.close()
-            reason = (error.strerror or str(error)).lower()
+            reason = os_reason(error)
             remedy = _REMEDIES.get(error.errno or 0, "is pinfoldd well? look at its log")
             if _is_something_else(self._path):
                 reason, remedy = "no socket", "name that of pinfoldd with --control"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.base_errors import PinfoldError, os_reason
 from ..state.state_folder import LAST_SECONDS, StateClaim, is_free_soon, is_locked
 
 SOCKET_NAME: Final = "control.sock"
@@ -64,14 +64,13 @@ def place_control_socket(
     log: logging.Logger,
     *,
     goes_on: bool,
-    environment: Mapping[str, str] = os.environ,
 ) -> "ControlSocket | None":
     """The control socket of a daemon; None where it is off, or cannot be made where nobody said.
 
     `goes_on`: whether one of another daemon, where nobody said, stops nobody, either.
     Raises `ControlSocketError`.
     """
-    path = control_path(option, environment, claim.folder)
+    path = control_path(option, os.environ, claim.folder)
     if path is None:
         return None
     try:
@@ -114,7 +113,7 @@ class ControlSocket:
             self._marks = _marks(path)
             self._folder_mode = stat.S_IMODE(path.parent.stat().st_mode)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = os_reason(error)
             raise ControlSocketError(
                 f"--control: {path}: {reason} — name a place where a socket can be made, or 'off'"
             ) from error
@@ -147,7 +146,7 @@ class ControlSocket:
             self.listener = _listen(self.path)
             self._marks = _marks(self.path)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = os_reason(error)
             raise ControlSocketError(
                 f"--control: {self.path}: gone, and cannot be made again: {reason} — start pinfoldd"
                 " anew; containers keep their cpus"
@@ -173,7 +172,7 @@ class ControlSocket:
             os.chown(self.path, -1, group_id)
         except OSError as error:
             raise UnknownGroupError(
-                f"control.group: {group!r}: {(error.strerror or str(error)).lower()} — a daemon"
+                f"control.group: {group!r}: {os_reason(error)} — a daemon"
                 " without capabilities has to be in it: SupplementaryGroups= of the service"
             ) from error
         os.chmod(self.path, 0o660)

@@ -42,8 +42,6 @@ def load_config(
     *,
     environment: Mapping[str, str] | None = None,
     settings: Sequence[str] = (),
-    default_path: Path = DEFAULT_PATH,
-    default_drop_ins: Path = DEFAULT_DROP_INS,
     may_be_pipe: bool = False,
 ) -> LoadedConfig:
     """The configuration of a file, its drop-ins, the environment and settings, in this order.
@@ -52,9 +50,7 @@ def load_config(
     one: that file and the drop-ins in the folder of its name and ".d". Raises `ConfigError`: one
     line for each fault of any of them, and `ConfigFileError` where a file cannot be read.
     """
-    sources, warnings = find_sources(
-        path, default_path=default_path, default_drop_ins=default_drop_ins
-    )
+    sources, warnings = find_sources(path)
     documents: list[Document] = []
     is_readable = True
     for source in sources:
@@ -79,16 +75,11 @@ def load_config(
     )
 
 
-def find_sources(
-    path: Path | None,
-    *,
-    default_path: Path = DEFAULT_PATH,
-    default_drop_ins: Path = DEFAULT_DROP_INS,
-) -> tuple[list[Path], list[str]]:
+def find_sources(path: Path | None) -> tuple[list[Path], list[str]]:
     """The files to read, in the order they apply, and warnings about files passed over."""
     if path is None:
-        files = [default_path] if _is_there(default_path) else []
-        folder = default_drop_ins
+        files = [DEFAULT_PATH] if _is_there(DEFAULT_PATH) else []
+        folder = DEFAULT_DROP_INS
     else:
         files = [path]
         folder = Path(f"{path}.d")

@@ -1,20 +1,17 @@
 """The options that say which machine is meant: this one, a copy of /sys, or one line."""
 
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
+from click.decorators import FC
 
 from ...topology.model.machine import Machine
 from ...topology.sysfs.discovery import read_machine
 from ...topology.sysfs.overrides import override_machine, parse_overrides
 from ..report.path_type import PathType
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
-
-def machine_options(command: _Command) -> _Command:
+def machine_options(command: FC) -> FC:
     """The command with `--sysfs-root` and `--machine`: its parameters `sysfs_root`, `machine`."""
     sysfs_root = click.option(
         "--sysfs-root",

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from ...topology.sets.base_errors import os_reason
 from ..state.own_file import OwnFile
 from .knobs import could_hold
 
@@ -83,7 +84,7 @@ class Originals:
             self._log.warning(
                 "%s: %s — interrupts that were moved cannot be put back after a restart",
                 self._file.path,
-                (error.strerror or str(error)).lower(),
+                os_reason(error),
             )
         self._is_saved = True
 

@@ -16,7 +16,7 @@ from ...policy.tuning.effects import Knob, KnobKind
 from ...topology.model.machine import SPEED_SELECT_DEVICE, Machine
 
 if TYPE_CHECKING:
-    from .speed_select.speed_select_knobs import Registers, SpeedSelectKnobs
+    from .speed_select.speed_select_knobs import SpeedSelectKnobs
     from .speed_select.speed_select_registers import DeviceRegisters
 
 _ROOT: Final = "speedselect/"
@@ -37,12 +37,12 @@ SPEED_SELECT: Final = frozenset(
 class SpeedSelectAccess:
     """Registers of Speed Select as texts under paths, like files."""
 
-    def __init__(self, load: Callable[[], Registers | None] = lambda: None) -> None:
+    def __init__(self, load: Callable[[], DeviceRegisters | None] = lambda: None) -> None:
         """`load`: the registers, None where there are none; called once, if they are needed."""
         self._load = load
-        self._loaded: Registers | None = None
+        self._loaded: DeviceRegisters | None = None
         self._knobs: SpeedSelectKnobs | None = None
-        self._begin: Callable[[Registers], None] | None = None
+        self._begin: Callable[[DeviceRegisters], None] | None = None
 
     @contextlib.contextmanager
     def session(self, machine: Machine) -> Generator[None, None, None]:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from ...policy.configuration.config import Instrumentation, MetricsExporter
 from ...policy.configuration.endpoint import Endpoint, parse_endpoint
+from ...topology.sets.base_errors import os_reason
 from ...topology.sysfs.sysfs_tree import open_tree
 from ..daemon.daemon import Daemon
 from .event_counts import EventCounts
@@ -144,7 +145,7 @@ class MetricsServer:
 
     def _complain(self, endpoint: Endpoint, error: OSError) -> None:
         """Say it once: it is tried again and again."""
-        what = (error.strerror or str(error)).lower()
+        what = os_reason(error)
         remedy = _REMEDIES.get(error.errno or 0, "name another address")
         here = ""
         if self._endpoint is not None:

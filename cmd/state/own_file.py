@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.base_errors import PinfoldError, os_reason
 
 BYTES_MAX: Final = 1 << 26
 _ASIDE_MAX: Final = 100
@@ -134,7 +134,7 @@ class OwnFile:
         except FileNotFoundError:
             pass
         except OSError as error:
-            self.disbelieve(f"{self.path}: {(error.strerror or str(error)).lower()}")
+            self.disbelieve(f"{self.path}: {os_reason(error)}")
         except ForeignFileError as error:
             self.disbelieve(str(error))
 

@@ -5,10 +5,10 @@ another version of the file.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ...policy.annotations.annotation_keys import RESOURCES_KEY, domain_of
 from ...policy.engine.advice import Advice
@@ -295,27 +295,15 @@ def saved_again(
 
 
 def _resources(saved: SavedResources) -> Resources:
-    return Resources(
-        cpu_request_milli=saved.cpu_request_milli,
-        cpu_limit_milli=saved.cpu_limit_milli,
-        memory_request_bytes=saved.memory_request_bytes,
-        may_request_memory=saved.may_request_memory,
-        memory_limit_bytes=saved.memory_limit_bytes,
-        # Earlier versions saved what annotations called a page of the size 0.
-        hugepage_bytes={size: one for size, one in saved.hugepage_bytes.items() if size},
-    )
+    # Earlier versions saved what annotations called a page of the size 0.
+    pages = {size: one for size, one in saved.hugepage_bytes.items() if size}
+    values: dict[str, Any] = asdict(saved) | {"hugepage_bytes": pages}
+    return Resources(**values)
 
 
 def _saved_resources(resources: Resources) -> SavedResources:
     """Requests and limits to be saved."""
-    return SavedResources(
-        cpu_request_milli=resources.cpu_request_milli,
-        cpu_limit_milli=resources.cpu_limit_milli,
-        memory_request_bytes=resources.memory_request_bytes,
-        may_request_memory=resources.may_request_memory,
-        memory_limit_bytes=resources.memory_limit_bytes,
-        hugepage_bytes=resources.hugepage_bytes,
-    )
+    return SavedResources(**asdict(resources))
 
 
 def _saved_hint(hint: Hint) -> SavedHint:
@@ -337,13 +325,6 @@ def _is_ours(key: str) -> bool:
 
 
 def _hint(saved: SavedHint) -> Hint:
-    return Hint(
-        provider=saved.provider,
-        origin=saved.origin,
-        path=saved.path,
-        device=saved.device,
-        cpus=CpuSet.parse(saved.cpus),
-        numa_nodes=NodeSet.parse(saved.numa_nodes),
-        sockets=saved.sockets,
-        interrupts=saved.interrupts,
-    )
+    values: dict[str, Any] = asdict(saved)
+    values |= {"cpus": CpuSet.parse(saved.cpus), "numa_nodes": NodeSet.parse(saved.numa_nodes)}
+    return Hint(**values)

@@ -17,7 +17,7 @@ import msgspec
 from ...policy.configuration.config import Config
 from ...policy.engine.advice import Advice
 from ...policy.model.container import Container, ContainerId
-from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.base_errors import PinfoldError, os_reason
 from ...topology.sets.cpuset import NO_CPUS, CpuSet, IdListError
 from .own_file import ForeignFileError, OwnFile, read_bounded_file
 from .saved_container import SavedContainer, SavedPod
@@ -214,7 +214,7 @@ class StateFile:
         try:
             self._own.patch(len(_BEFORE_MARK), _NOT_FINAL)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = os_reason(error)
             self._log.warning(
                 "%s: %s — it cannot be noted that it gets old: where containers run counts more",
                 *(self._own.path, reason),

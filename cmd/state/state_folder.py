@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.base_errors import PinfoldError, os_reason
 from .own_file import make_folder
 
 LAST_SECONDS: Final = 3.0
@@ -71,7 +71,7 @@ def claim_folder(
     try:
         make_folder(folder)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise StateFolderError(
             f"--state-dir: {folder}: {reason} — name a folder that is there or can be made"
         ) from error

@@ -22,6 +22,7 @@ from ...nri.dispatch.report import (
 from ...policy.configuration.config import Config
 from ...policy.engine.advice import Advice
 from ...policy.model.container import ContainerId
+from ...topology.sets.base_errors import os_reason
 from .saved_states import SavedStates
 from .state_file import StateFile
 from .state_folder import StateFolderError, claim_folder
@@ -124,7 +125,7 @@ class StateKeeper:
             self._log.warning(
                 "%s: %s — it cannot be noted that nobody is told anything more:"
                 " where containers run counts more",
-                *(self._folder, (error.strerror or str(error)).lower()),
+                *(self._folder, os_reason(error)),
             )
         except Exception:
             self._log.exception("%s: a fault of ours at the end", self._folder)

@@ -21,6 +21,7 @@ from msgspec import Struct
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...policy.configuration.endpoint import Endpoint
+from ...topology.sets.base_errors import os_reason
 
 PLAIN: Final = "text/plain; charset=utf-8"
 _REQUESTS_AT_ONCE: Final = 8
@@ -96,7 +97,7 @@ class WebServer:
             self._log.error(
                 "instrumentation.httpEndpoint: cannot take a client: %s — if this lasts,"
                 " raise LimitNOFILE= of the service",
-                (error.strerror or str(error)).lower(),
+                os_reason(error),
             )
 
 

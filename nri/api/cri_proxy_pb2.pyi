@@ -60,16 +60,14 @@ class Resources(_message.Message):
     def __init__(self, cpu_period: _Optional[int] = ..., cpu_quota: _Optional[int] = ..., cpu_shares: _Optional[int] = ..., memory_limit_in_bytes: _Optional[int] = ..., oom_score_adj: _Optional[int] = ..., cpuset_cpus: _Optional[str] = ..., cpuset_mems: _Optional[str] = ..., hugepage_limits: _Optional[_Iterable[_Union[HugepageLimit, _Mapping]]] = ..., unified: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class SandboxMetadata(_message.Message):
-    __slots__ = ("name", "uid", "namespace", "attempt")
+    __slots__ = ("name", "uid", "namespace")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     namespace: str
-    attempt: int
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., namespace: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., namespace: _Optional[str] = ...) -> None: ...
 
 class LinuxSandbox(_message.Message):
     __slots__ = ("cgroup_parent", "resources")
@@ -228,20 +226,18 @@ class SandboxList(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[Sandbox, _Mapping]]] = ...) -> None: ...
 
 class ListedContainer(_message.Message):
-    __slots__ = ("id", "pod_sandbox_id", "metadata", "state", "created_at", "labels")
+    __slots__ = ("id", "pod_sandbox_id", "metadata", "state", "created_at")
     ID_FIELD_NUMBER: _ClassVar[int]
     POD_SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
-    LABELS_FIELD_NUMBER: _ClassVar[int]
     id: str
     pod_sandbox_id: str
     metadata: ContainerMetadata
     state: ProxyContainerState
     created_at: int
-    labels: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, id: _Optional[str] = ..., pod_sandbox_id: _Optional[str] = ..., metadata: _Optional[_Union[ContainerMetadata, _Mapping]] = ..., state: _Optional[_Union[ProxyContainerState, str]] = ..., created_at: _Optional[int] = ..., labels: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., pod_sandbox_id: _Optional[str] = ..., metadata: _Optional[_Union[ContainerMetadata, _Mapping]] = ..., state: _Optional[_Union[ProxyContainerState, str]] = ..., created_at: _Optional[int] = ...) -> None: ...
 
 class ContainerList(_message.Message):
     __slots__ = ("containers",)

@@ -71,12 +71,6 @@ class MpolMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MPOL_LOCAL: _ClassVar[MpolMode]
     MPOL_PREFERRED_MANY: _ClassVar[MpolMode]
     MPOL_WEIGHTED_INTERLEAVE: _ClassVar[MpolMode]
-
-class MpolFlag(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    MPOL_F_STATIC_NODES: _ClassVar[MpolFlag]
-    MPOL_F_RELATIVE_NODES: _ClassVar[MpolFlag]
-    MPOL_F_NUMA_BALANCING: _ClassVar[MpolFlag]
 UNKNOWN: Event
 RUN_POD_SANDBOX: Event
 STOP_POD_SANDBOX: Event
@@ -124,9 +118,6 @@ MPOL_INTERLEAVE: MpolMode
 MPOL_LOCAL: MpolMode
 MPOL_PREFERRED_MANY: MpolMode
 MPOL_WEIGHTED_INTERLEAVE: MpolMode
-MPOL_F_STATIC_NODES: MpolFlag
-MPOL_F_RELATIVE_NODES: MpolFlag
-MPOL_F_NUMA_BALANCING: MpolFlag
 
 class Empty(_message.Message):
     __slots__ = ()
@@ -143,12 +134,10 @@ class RegisterPluginRequest(_message.Message):
     def __init__(self, plugin_name: _Optional[str] = ..., plugin_idx: _Optional[str] = ..., NRI_version: _Optional[str] = ...) -> None: ...
 
 class UpdateContainersRequest(_message.Message):
-    __slots__ = ("update", "evict")
+    __slots__ = ("update",)
     UPDATE_FIELD_NUMBER: _ClassVar[int]
-    EVICT_FIELD_NUMBER: _ClassVar[int]
     update: _containers.RepeatedCompositeFieldContainer[ContainerUpdate]
-    evict: _containers.RepeatedCompositeFieldContainer[ContainerEviction]
-    def __init__(self, update: _Optional[_Iterable[_Union[ContainerUpdate, _Mapping]]] = ..., evict: _Optional[_Iterable[_Union[ContainerEviction, _Mapping]]] = ...) -> None: ...
+    def __init__(self, update: _Optional[_Iterable[_Union[ContainerUpdate, _Mapping]]] = ...) -> None: ...
 
 class UpdateContainersResponse(_message.Message):
     __slots__ = ("failed",)
@@ -157,20 +146,18 @@ class UpdateContainersResponse(_message.Message):
     def __init__(self, failed: _Optional[_Iterable[_Union[ContainerUpdate, _Mapping]]] = ...) -> None: ...
 
 class ConfigureRequest(_message.Message):
-    __slots__ = ("config", "runtime_name", "runtime_version", "registration_timeout", "request_timeout", "NRI_version")
-    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("runtime_name", "runtime_version", "registration_timeout", "request_timeout", "NRI_version")
     RUNTIME_NAME_FIELD_NUMBER: _ClassVar[int]
     RUNTIME_VERSION_FIELD_NUMBER: _ClassVar[int]
     REGISTRATION_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     REQUEST_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     NRI_VERSION_FIELD_NUMBER: _ClassVar[int]
-    config: str
     runtime_name: str
     runtime_version: str
     registration_timeout: int
     request_timeout: int
     NRI_version: str
-    def __init__(self, config: _Optional[str] = ..., runtime_name: _Optional[str] = ..., runtime_version: _Optional[str] = ..., registration_timeout: _Optional[int] = ..., request_timeout: _Optional[int] = ..., NRI_version: _Optional[str] = ...) -> None: ...
+    def __init__(self, runtime_name: _Optional[str] = ..., runtime_version: _Optional[str] = ..., registration_timeout: _Optional[int] = ..., request_timeout: _Optional[int] = ..., NRI_version: _Optional[str] = ...) -> None: ...
 
 class ConfigureResponse(_message.Message):
     __slots__ = ("events",)
@@ -196,57 +183,15 @@ class SynchronizeResponse(_message.Message):
     more: bool
     def __init__(self, update: _Optional[_Iterable[_Union[ContainerUpdate, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
 
-class RunPodSandboxRequest(_message.Message):
-    __slots__ = ("pod",)
-    POD_FIELD_NUMBER: _ClassVar[int]
-    pod: PodSandbox
-    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ...) -> None: ...
-
-class RunPodSandboxResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
 class UpdatePodSandboxRequest(_message.Message):
-    __slots__ = ("pod", "overhead_linux_resources", "linux_resources")
+    __slots__ = ("pod", "linux_resources")
     POD_FIELD_NUMBER: _ClassVar[int]
-    OVERHEAD_LINUX_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     LINUX_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     pod: PodSandbox
-    overhead_linux_resources: LinuxResources
     linux_resources: LinuxResources
-    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., overhead_linux_resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., linux_resources: _Optional[_Union[LinuxResources, _Mapping]] = ...) -> None: ...
+    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., linux_resources: _Optional[_Union[LinuxResources, _Mapping]] = ...) -> None: ...
 
 class UpdatePodSandboxResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class PostUpdatePodSandboxRequest(_message.Message):
-    __slots__ = ("pod",)
-    POD_FIELD_NUMBER: _ClassVar[int]
-    pod: PodSandbox
-    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ...) -> None: ...
-
-class PostUpdatePodSandboxResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class StopPodSandboxRequest(_message.Message):
-    __slots__ = ("pod",)
-    POD_FIELD_NUMBER: _ClassVar[int]
-    pod: PodSandbox
-    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ...) -> None: ...
-
-class StopPodSandboxResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class RemovePodSandboxRequest(_message.Message):
-    __slots__ = ("pod",)
-    POD_FIELD_NUMBER: _ClassVar[int]
-    pod: PodSandbox
-    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ...) -> None: ...
-
-class RemovePodSandboxResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
@@ -259,26 +204,12 @@ class CreateContainerRequest(_message.Message):
     def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ...) -> None: ...
 
 class CreateContainerResponse(_message.Message):
-    __slots__ = ("adjust", "update", "evict")
+    __slots__ = ("adjust", "update")
     ADJUST_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
-    EVICT_FIELD_NUMBER: _ClassVar[int]
     adjust: ContainerAdjustment
     update: _containers.RepeatedCompositeFieldContainer[ContainerUpdate]
-    evict: _containers.RepeatedCompositeFieldContainer[ContainerEviction]
-    def __init__(self, adjust: _Optional[_Union[ContainerAdjustment, _Mapping]] = ..., update: _Optional[_Iterable[_Union[ContainerUpdate, _Mapping]]] = ..., evict: _Optional[_Iterable[_Union[ContainerEviction, _Mapping]]] = ...) -> None: ...
-
-class PostCreateContainerRequest(_message.Message):
-    __slots__ = ("pod", "container")
-    POD_FIELD_NUMBER: _ClassVar[int]
-    CONTAINER_FIELD_NUMBER: _ClassVar[int]
-    pod: PodSandbox
-    container: Container
-    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ...) -> None: ...
-
-class PostCreateContainerResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    def __init__(self, adjust: _Optional[_Union[ContainerAdjustment, _Mapping]] = ..., update: _Optional[_Iterable[_Union[ContainerUpdate, _Mapping]]] = ...) -> None: ...
 
 class StartContainerRequest(_message.Message):
     __slots__ = ("pod", "container")
@@ -287,22 +218,6 @@ class StartContainerRequest(_message.Message):
     pod: PodSandbox
     container: Container
     def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ...) -> None: ...
-
-class StartContainerResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class PostStartContainerRequest(_message.Message):
-    __slots__ = ("pod", "container")
-    POD_FIELD_NUMBER: _ClassVar[int]
-    CONTAINER_FIELD_NUMBER: _ClassVar[int]
-    pod: PodSandbox
-    container: Container
-    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ...) -> None: ...
-
-class PostStartContainerResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
 
 class UpdateContainerRequest(_message.Message):
     __slots__ = ("pod", "container", "linux_resources")
@@ -315,24 +230,10 @@ class UpdateContainerRequest(_message.Message):
     def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ..., linux_resources: _Optional[_Union[LinuxResources, _Mapping]] = ...) -> None: ...
 
 class UpdateContainerResponse(_message.Message):
-    __slots__ = ("update", "evict")
+    __slots__ = ("update",)
     UPDATE_FIELD_NUMBER: _ClassVar[int]
-    EVICT_FIELD_NUMBER: _ClassVar[int]
     update: _containers.RepeatedCompositeFieldContainer[ContainerUpdate]
-    evict: _containers.RepeatedCompositeFieldContainer[ContainerEviction]
-    def __init__(self, update: _Optional[_Iterable[_Union[ContainerUpdate, _Mapping]]] = ..., evict: _Optional[_Iterable[_Union[ContainerEviction, _Mapping]]] = ...) -> None: ...
-
-class PostUpdateContainerRequest(_message.Message):
-    __slots__ = ("pod", "container")
-    POD_FIELD_NUMBER: _ClassVar[int]
-    CONTAINER_FIELD_NUMBER: _ClassVar[int]
-    pod: PodSandbox
-    container: Container
-    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ...) -> None: ...
-
-class PostUpdateContainerResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    def __init__(self, update: _Optional[_Iterable[_Union[ContainerUpdate, _Mapping]]] = ...) -> None: ...
 
 class StopContainerRequest(_message.Message):
     __slots__ = ("pod", "container")
@@ -348,18 +249,6 @@ class StopContainerResponse(_message.Message):
     update: _containers.RepeatedCompositeFieldContainer[ContainerUpdate]
     def __init__(self, update: _Optional[_Iterable[_Union[ContainerUpdate, _Mapping]]] = ...) -> None: ...
 
-class RemoveContainerRequest(_message.Message):
-    __slots__ = ("pod", "container")
-    POD_FIELD_NUMBER: _ClassVar[int]
-    CONTAINER_FIELD_NUMBER: _ClassVar[int]
-    pod: PodSandbox
-    container: Container
-    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ...) -> None: ...
-
-class RemoveContainerResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
 class StateChangeEvent(_message.Message):
     __slots__ = ("event", "pod", "container")
     EVENT_FIELD_NUMBER: _ClassVar[int]
@@ -371,28 +260,22 @@ class StateChangeEvent(_message.Message):
     def __init__(self, event: _Optional[_Union[Event, str]] = ..., pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ...) -> None: ...
 
 class PodSandbox(_message.Message):
-    __slots__ = ("id", "name", "uid", "namespace", "labels", "annotations", "runtime_handler", "linux", "pid", "ips")
+    __slots__ = ("id", "name", "uid", "namespace", "labels", "annotations", "linux")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
-    RUNTIME_HANDLER_FIELD_NUMBER: _ClassVar[int]
     LINUX_FIELD_NUMBER: _ClassVar[int]
-    PID_FIELD_NUMBER: _ClassVar[int]
-    IPS_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     uid: str
     namespace: str
     labels: _containers.RepeatedScalarFieldContainer[bytes]
     annotations: _containers.RepeatedScalarFieldContainer[bytes]
-    runtime_handler: str
     linux: LinuxPodSandbox
-    pid: int
-    ips: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., namespace: _Optional[str] = ..., labels: _Optional[_Iterable[bytes]] = ..., annotations: _Optional[_Iterable[bytes]] = ..., runtime_handler: _Optional[str] = ..., linux: _Optional[_Union[LinuxPodSandbox, _Mapping]] = ..., pid: _Optional[int] = ..., ips: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., namespace: _Optional[str] = ..., labels: _Optional[_Iterable[bytes]] = ..., annotations: _Optional[_Iterable[bytes]] = ..., linux: _Optional[_Union[LinuxPodSandbox, _Mapping]] = ...) -> None: ...
 
 class StringEntry(_message.Message):
     __slots__ = ("key", "value")
@@ -403,31 +286,16 @@ class StringEntry(_message.Message):
     def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class LinuxPodSandbox(_message.Message):
-    __slots__ = ("pod_overhead", "pod_resources", "cgroup_parent", "cgroups_path", "namespaces", "resources")
-    POD_OVERHEAD_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("pod_resources", "cgroup_parent")
     POD_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     CGROUP_PARENT_FIELD_NUMBER: _ClassVar[int]
-    CGROUPS_PATH_FIELD_NUMBER: _ClassVar[int]
-    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
-    RESOURCES_FIELD_NUMBER: _ClassVar[int]
-    pod_overhead: LinuxResources
     pod_resources: LinuxResources
     cgroup_parent: str
-    cgroups_path: str
-    namespaces: _containers.RepeatedCompositeFieldContainer[LinuxNamespace]
-    resources: LinuxResources
-    def __init__(self, pod_overhead: _Optional[_Union[LinuxResources, _Mapping]] = ..., pod_resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., cgroup_parent: _Optional[str] = ..., cgroups_path: _Optional[str] = ..., namespaces: _Optional[_Iterable[_Union[LinuxNamespace, _Mapping]]] = ..., resources: _Optional[_Union[LinuxResources, _Mapping]] = ...) -> None: ...
+    def __init__(self, pod_resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., cgroup_parent: _Optional[str] = ...) -> None: ...
 
 class Container(_message.Message):
-    __slots__ = ("id", "pod_sandbox_id", "name", "state", "labels", "annotations", "args", "env", "mounts", "linux", "pid", "rlimits", "created_at", "started_at", "finished_at", "exit_code", "status_reason", "status_message", "CDI_devices")
+    __slots__ = ("id", "pod_sandbox_id", "name", "state", "labels", "args", "env", "mounts", "linux", "pid", "created_at")
     class LabelsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: str
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
-    class AnnotationsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -439,40 +307,24 @@ class Container(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
-    ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     ENV_FIELD_NUMBER: _ClassVar[int]
     MOUNTS_FIELD_NUMBER: _ClassVar[int]
     LINUX_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
-    RLIMITS_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
-    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
-    FINISHED_AT_FIELD_NUMBER: _ClassVar[int]
-    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
-    STATUS_REASON_FIELD_NUMBER: _ClassVar[int]
-    STATUS_MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    CDI_DEVICES_FIELD_NUMBER: _ClassVar[int]
     id: str
     pod_sandbox_id: str
     name: str
     state: ContainerState
     labels: _containers.ScalarMap[str, str]
-    annotations: _containers.ScalarMap[str, str]
     args: _containers.RepeatedScalarFieldContainer[str]
     env: _containers.RepeatedScalarFieldContainer[str]
     mounts: _containers.RepeatedCompositeFieldContainer[Mount]
     linux: LinuxContainer
     pid: int
-    rlimits: _containers.RepeatedCompositeFieldContainer[POSIXRlimit]
     created_at: int
-    started_at: int
-    finished_at: int
-    exit_code: int
-    status_reason: str
-    status_message: str
-    CDI_devices: _containers.RepeatedCompositeFieldContainer[CDIDevice]
-    def __init__(self, id: _Optional[str] = ..., pod_sandbox_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[ContainerState, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., linux: _Optional[_Union[LinuxContainer, _Mapping]] = ..., pid: _Optional[int] = ..., rlimits: _Optional[_Iterable[_Union[POSIXRlimit, _Mapping]]] = ..., created_at: _Optional[int] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., exit_code: _Optional[int] = ..., status_reason: _Optional[str] = ..., status_message: _Optional[str] = ..., CDI_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping]]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., pod_sandbox_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[ContainerState, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., linux: _Optional[_Union[LinuxContainer, _Mapping]] = ..., pid: _Optional[int] = ..., created_at: _Optional[int] = ...) -> None: ...
 
 class Mount(_message.Message):
     __slots__ = ("destination", "type", "source", "options")
@@ -487,50 +339,28 @@ class Mount(_message.Message):
     def __init__(self, destination: _Optional[str] = ..., type: _Optional[str] = ..., source: _Optional[str] = ..., options: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LinuxContainer(_message.Message):
-    __slots__ = ("namespaces", "devices", "resources", "oom_score_adj", "cgroups_path", "io_priority", "scheduler", "rdt")
-    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("devices", "resources", "oom_score_adj", "cgroups_path")
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     OOM_SCORE_ADJ_FIELD_NUMBER: _ClassVar[int]
     CGROUPS_PATH_FIELD_NUMBER: _ClassVar[int]
-    IO_PRIORITY_FIELD_NUMBER: _ClassVar[int]
-    SCHEDULER_FIELD_NUMBER: _ClassVar[int]
-    RDT_FIELD_NUMBER: _ClassVar[int]
-    namespaces: _containers.RepeatedCompositeFieldContainer[LinuxNamespace]
     devices: _containers.RepeatedCompositeFieldContainer[LinuxDevice]
     resources: LinuxResources
     oom_score_adj: OptionalInt
     cgroups_path: str
-    io_priority: LinuxIOPriority
-    scheduler: LinuxScheduler
-    rdt: LinuxRdt
-    def __init__(self, namespaces: _Optional[_Iterable[_Union[LinuxNamespace, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[LinuxDevice, _Mapping]]] = ..., resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., oom_score_adj: _Optional[_Union[OptionalInt, _Mapping]] = ..., cgroups_path: _Optional[str] = ..., io_priority: _Optional[_Union[LinuxIOPriority, _Mapping]] = ..., scheduler: _Optional[_Union[LinuxScheduler, _Mapping]] = ..., rdt: _Optional[_Union[LinuxRdt, _Mapping]] = ...) -> None: ...
-
-class LinuxNamespace(_message.Message):
-    __slots__ = ("type", "path")
-    TYPE_FIELD_NUMBER: _ClassVar[int]
-    PATH_FIELD_NUMBER: _ClassVar[int]
-    type: str
-    path: str
-    def __init__(self, type: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
+    def __init__(self, devices: _Optional[_Iterable[_Union[LinuxDevice, _Mapping]]] = ..., resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., oom_score_adj: _Optional[_Union[OptionalInt, _Mapping]] = ..., cgroups_path: _Optional[str] = ...) -> None: ...
 
 class LinuxDevice(_message.Message):
-    __slots__ = ("path", "type", "major", "minor", "file_mode", "uid", "gid")
+    __slots__ = ("path", "type", "major", "minor")
     PATH_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     MAJOR_FIELD_NUMBER: _ClassVar[int]
     MINOR_FIELD_NUMBER: _ClassVar[int]
-    FILE_MODE_FIELD_NUMBER: _ClassVar[int]
-    UID_FIELD_NUMBER: _ClassVar[int]
-    GID_FIELD_NUMBER: _ClassVar[int]
     path: str
     type: str
     major: int
     minor: int
-    file_mode: OptionalFileMode
-    uid: OptionalUInt32
-    gid: OptionalUInt32
-    def __init__(self, path: _Optional[str] = ..., type: _Optional[str] = ..., major: _Optional[int] = ..., minor: _Optional[int] = ..., file_mode: _Optional[_Union[OptionalFileMode, _Mapping]] = ..., uid: _Optional[_Union[OptionalUInt32, _Mapping]] = ..., gid: _Optional[_Union[OptionalUInt32, _Mapping]] = ...) -> None: ...
+    def __init__(self, path: _Optional[str] = ..., type: _Optional[str] = ..., major: _Optional[int] = ..., minor: _Optional[int] = ...) -> None: ...
 
 class LinuxDeviceCgroup(_message.Message):
     __slots__ = ("allow", "type", "major", "minor", "access")
@@ -546,24 +376,8 @@ class LinuxDeviceCgroup(_message.Message):
     access: str
     def __init__(self, allow: _Optional[bool] = ..., type: _Optional[str] = ..., major: _Optional[_Union[OptionalInt64, _Mapping]] = ..., minor: _Optional[_Union[OptionalInt64, _Mapping]] = ..., access: _Optional[str] = ...) -> None: ...
 
-class CDIDevice(_message.Message):
-    __slots__ = ("name",)
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
-
-class POSIXRlimit(_message.Message):
-    __slots__ = ("type", "hard", "soft")
-    TYPE_FIELD_NUMBER: _ClassVar[int]
-    HARD_FIELD_NUMBER: _ClassVar[int]
-    SOFT_FIELD_NUMBER: _ClassVar[int]
-    type: str
-    hard: int
-    soft: int
-    def __init__(self, type: _Optional[str] = ..., hard: _Optional[int] = ..., soft: _Optional[int] = ...) -> None: ...
-
 class LinuxResources(_message.Message):
-    __slots__ = ("memory", "cpu", "hugepage_limits", "blockio_class", "rdt_class", "unified", "devices", "pids")
+    __slots__ = ("memory", "cpu", "hugepage_limits", "blockio_class", "rdt_class", "unified", "devices")
     class UnifiedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -578,7 +392,6 @@ class LinuxResources(_message.Message):
     RDT_CLASS_FIELD_NUMBER: _ClassVar[int]
     UNIFIED_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
-    PIDS_FIELD_NUMBER: _ClassVar[int]
     memory: LinuxMemory
     cpu: LinuxCPU
     hugepage_limits: _containers.RepeatedCompositeFieldContainer[HugepageLimit]
@@ -586,46 +399,27 @@ class LinuxResources(_message.Message):
     rdt_class: OptionalString
     unified: _containers.ScalarMap[str, str]
     devices: _containers.RepeatedCompositeFieldContainer[LinuxDeviceCgroup]
-    pids: LinuxPids
-    def __init__(self, memory: _Optional[_Union[LinuxMemory, _Mapping]] = ..., cpu: _Optional[_Union[LinuxCPU, _Mapping]] = ..., hugepage_limits: _Optional[_Iterable[_Union[HugepageLimit, _Mapping]]] = ..., blockio_class: _Optional[_Union[OptionalString, _Mapping]] = ..., rdt_class: _Optional[_Union[OptionalString, _Mapping]] = ..., unified: _Optional[_Mapping[str, str]] = ..., devices: _Optional[_Iterable[_Union[LinuxDeviceCgroup, _Mapping]]] = ..., pids: _Optional[_Union[LinuxPids, _Mapping]] = ...) -> None: ...
+    def __init__(self, memory: _Optional[_Union[LinuxMemory, _Mapping]] = ..., cpu: _Optional[_Union[LinuxCPU, _Mapping]] = ..., hugepage_limits: _Optional[_Iterable[_Union[HugepageLimit, _Mapping]]] = ..., blockio_class: _Optional[_Union[OptionalString, _Mapping]] = ..., rdt_class: _Optional[_Union[OptionalString, _Mapping]] = ..., unified: _Optional[_Mapping[str, str]] = ..., devices: _Optional[_Iterable[_Union[LinuxDeviceCgroup, _Mapping]]] = ...) -> None: ...
 
 class LinuxMemory(_message.Message):
-    __slots__ = ("limit", "reservation", "swap", "kernel", "kernel_tcp", "swappiness", "disable_oom_killer", "use_hierarchy")
+    __slots__ = ("limit",)
     LIMIT_FIELD_NUMBER: _ClassVar[int]
-    RESERVATION_FIELD_NUMBER: _ClassVar[int]
-    SWAP_FIELD_NUMBER: _ClassVar[int]
-    KERNEL_FIELD_NUMBER: _ClassVar[int]
-    KERNEL_TCP_FIELD_NUMBER: _ClassVar[int]
-    SWAPPINESS_FIELD_NUMBER: _ClassVar[int]
-    DISABLE_OOM_KILLER_FIELD_NUMBER: _ClassVar[int]
-    USE_HIERARCHY_FIELD_NUMBER: _ClassVar[int]
     limit: OptionalInt64
-    reservation: OptionalInt64
-    swap: OptionalInt64
-    kernel: OptionalInt64
-    kernel_tcp: OptionalInt64
-    swappiness: OptionalUInt64
-    disable_oom_killer: OptionalBool
-    use_hierarchy: OptionalBool
-    def __init__(self, limit: _Optional[_Union[OptionalInt64, _Mapping]] = ..., reservation: _Optional[_Union[OptionalInt64, _Mapping]] = ..., swap: _Optional[_Union[OptionalInt64, _Mapping]] = ..., kernel: _Optional[_Union[OptionalInt64, _Mapping]] = ..., kernel_tcp: _Optional[_Union[OptionalInt64, _Mapping]] = ..., swappiness: _Optional[_Union[OptionalUInt64, _Mapping]] = ..., disable_oom_killer: _Optional[_Union[OptionalBool, _Mapping]] = ..., use_hierarchy: _Optional[_Union[OptionalBool, _Mapping]] = ...) -> None: ...
+    def __init__(self, limit: _Optional[_Union[OptionalInt64, _Mapping]] = ...) -> None: ...
 
 class LinuxCPU(_message.Message):
-    __slots__ = ("shares", "quota", "period", "realtime_runtime", "realtime_period", "cpus", "mems")
+    __slots__ = ("shares", "quota", "period", "cpus", "mems")
     SHARES_FIELD_NUMBER: _ClassVar[int]
     QUOTA_FIELD_NUMBER: _ClassVar[int]
     PERIOD_FIELD_NUMBER: _ClassVar[int]
-    REALTIME_RUNTIME_FIELD_NUMBER: _ClassVar[int]
-    REALTIME_PERIOD_FIELD_NUMBER: _ClassVar[int]
     CPUS_FIELD_NUMBER: _ClassVar[int]
     MEMS_FIELD_NUMBER: _ClassVar[int]
     shares: OptionalUInt64
     quota: OptionalInt64
     period: OptionalUInt64
-    realtime_runtime: OptionalInt64
-    realtime_period: OptionalUInt64
     cpus: str
     mems: str
-    def __init__(self, shares: _Optional[_Union[OptionalUInt64, _Mapping]] = ..., quota: _Optional[_Union[OptionalInt64, _Mapping]] = ..., period: _Optional[_Union[OptionalUInt64, _Mapping]] = ..., realtime_runtime: _Optional[_Union[OptionalInt64, _Mapping]] = ..., realtime_period: _Optional[_Union[OptionalUInt64, _Mapping]] = ..., cpus: _Optional[str] = ..., mems: _Optional[str] = ...) -> None: ...
+    def __init__(self, shares: _Optional[_Union[OptionalUInt64, _Mapping]] = ..., quota: _Optional[_Union[OptionalInt64, _Mapping]] = ..., period: _Optional[_Union[OptionalUInt64, _Mapping]] = ..., cpus: _Optional[str] = ..., mems: _Optional[str] = ...) -> None: ...
 
 class HugepageLimit(_message.Message):
     __slots__ = ("page_size", "limit")
@@ -634,12 +428,6 @@ class HugepageLimit(_message.Message):
     page_size: str
     limit: int
     def __init__(self, page_size: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
-
-class LinuxPids(_message.Message):
-    __slots__ = ("limit",)
-    LIMIT_FIELD_NUMBER: _ClassVar[int]
-    limit: int
-    def __init__(self, limit: _Optional[int] = ...) -> None: ...
 
 class LinuxIOPriority(_message.Message):
     __slots__ = ("priority",)
@@ -666,70 +454,31 @@ class LinuxScheduler(_message.Message):
     period: int
     def __init__(self, policy: _Optional[_Union[LinuxSchedulerPolicy, str]] = ..., nice: _Optional[int] = ..., priority: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[LinuxSchedulerFlag, str]]] = ..., runtime: _Optional[int] = ..., deadline: _Optional[int] = ..., period: _Optional[int] = ...) -> None: ...
 
-class LinuxRdt(_message.Message):
-    __slots__ = ("clos_id", "schemata", "enable_monitoring", "remove")
-    CLOS_ID_FIELD_NUMBER: _ClassVar[int]
-    SCHEMATA_FIELD_NUMBER: _ClassVar[int]
-    ENABLE_MONITORING_FIELD_NUMBER: _ClassVar[int]
-    REMOVE_FIELD_NUMBER: _ClassVar[int]
-    clos_id: OptionalString
-    schemata: OptionalRepeatedString
-    enable_monitoring: OptionalBool
-    remove: bool
-    def __init__(self, clos_id: _Optional[_Union[OptionalString, _Mapping]] = ..., schemata: _Optional[_Union[OptionalRepeatedString, _Mapping]] = ..., enable_monitoring: _Optional[_Union[OptionalBool, _Mapping]] = ..., remove: _Optional[bool] = ...) -> None: ...
-
 class LinuxMemoryPolicy(_message.Message):
-    __slots__ = ("mode", "nodes", "flags")
+    __slots__ = ("mode", "nodes")
     MODE_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
-    FLAGS_FIELD_NUMBER: _ClassVar[int]
     mode: MpolMode
     nodes: str
-    flags: _containers.RepeatedScalarFieldContainer[MpolFlag]
-    def __init__(self, mode: _Optional[_Union[MpolMode, str]] = ..., nodes: _Optional[str] = ..., flags: _Optional[_Iterable[_Union[MpolFlag, str]]] = ...) -> None: ...
+    def __init__(self, mode: _Optional[_Union[MpolMode, str]] = ..., nodes: _Optional[str] = ...) -> None: ...
 
 class ContainerAdjustment(_message.Message):
-    __slots__ = ("annotations", "mounts", "env", "linux", "rlimits", "CDI_devices")
-    class AnnotationsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: str
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
-    ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
-    MOUNTS_FIELD_NUMBER: _ClassVar[int]
-    ENV_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("linux",)
     LINUX_FIELD_NUMBER: _ClassVar[int]
-    RLIMITS_FIELD_NUMBER: _ClassVar[int]
-    CDI_DEVICES_FIELD_NUMBER: _ClassVar[int]
-    annotations: _containers.ScalarMap[str, str]
-    mounts: _containers.RepeatedCompositeFieldContainer[Mount]
-    env: _containers.RepeatedCompositeFieldContainer[KeyValue]
     linux: LinuxContainerAdjustment
-    rlimits: _containers.RepeatedCompositeFieldContainer[POSIXRlimit]
-    CDI_devices: _containers.RepeatedCompositeFieldContainer[CDIDevice]
-    def __init__(self, annotations: _Optional[_Mapping[str, str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., env: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., linux: _Optional[_Union[LinuxContainerAdjustment, _Mapping]] = ..., rlimits: _Optional[_Iterable[_Union[POSIXRlimit, _Mapping]]] = ..., CDI_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping]]] = ...) -> None: ...
+    def __init__(self, linux: _Optional[_Union[LinuxContainerAdjustment, _Mapping]] = ...) -> None: ...
 
 class LinuxContainerAdjustment(_message.Message):
-    __slots__ = ("devices", "resources", "cgroups_path", "oom_score_adj", "io_priority", "scheduler", "rdt", "memory_policy")
-    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("resources", "io_priority", "scheduler", "memory_policy")
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
-    CGROUPS_PATH_FIELD_NUMBER: _ClassVar[int]
-    OOM_SCORE_ADJ_FIELD_NUMBER: _ClassVar[int]
     IO_PRIORITY_FIELD_NUMBER: _ClassVar[int]
     SCHEDULER_FIELD_NUMBER: _ClassVar[int]
-    RDT_FIELD_NUMBER: _ClassVar[int]
     MEMORY_POLICY_FIELD_NUMBER: _ClassVar[int]
-    devices: _containers.RepeatedCompositeFieldContainer[LinuxDevice]
     resources: LinuxResources
-    cgroups_path: str
-    oom_score_adj: OptionalInt
     io_priority: LinuxIOPriority
     scheduler: LinuxScheduler
-    rdt: LinuxRdt
     memory_policy: LinuxMemoryPolicy
-    def __init__(self, devices: _Optional[_Iterable[_Union[LinuxDevice, _Mapping]]] = ..., resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., cgroups_path: _Optional[str] = ..., oom_score_adj: _Optional[_Union[OptionalInt, _Mapping]] = ..., io_priority: _Optional[_Union[LinuxIOPriority, _Mapping]] = ..., scheduler: _Optional[_Union[LinuxScheduler, _Mapping]] = ..., rdt: _Optional[_Union[LinuxRdt, _Mapping]] = ..., memory_policy: _Optional[_Union[LinuxMemoryPolicy, _Mapping]] = ...) -> None: ...
+    def __init__(self, resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., io_priority: _Optional[_Union[LinuxIOPriority, _Mapping]] = ..., scheduler: _Optional[_Union[LinuxScheduler, _Mapping]] = ..., memory_policy: _Optional[_Union[LinuxMemoryPolicy, _Mapping]] = ...) -> None: ...
 
 class ContainerUpdate(_message.Message):
     __slots__ = ("container_id", "linux", "ignore_failure")
@@ -747,33 +496,11 @@ class LinuxContainerUpdate(_message.Message):
     resources: LinuxResources
     def __init__(self, resources: _Optional[_Union[LinuxResources, _Mapping]] = ...) -> None: ...
 
-class ContainerEviction(_message.Message):
-    __slots__ = ("container_id", "reason")
-    CONTAINER_ID_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    container_id: str
-    reason: str
-    def __init__(self, container_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
-
-class KeyValue(_message.Message):
-    __slots__ = ("key", "value")
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    key: str
-    value: str
-    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
-
 class OptionalString(_message.Message):
     __slots__ = ("value",)
     VALUE_FIELD_NUMBER: _ClassVar[int]
     value: str
     def __init__(self, value: _Optional[str] = ...) -> None: ...
-
-class OptionalRepeatedString(_message.Message):
-    __slots__ = ("value",)
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    value: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, value: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class OptionalInt(_message.Message):
     __slots__ = ("value",)
@@ -787,25 +514,7 @@ class OptionalInt64(_message.Message):
     value: int
     def __init__(self, value: _Optional[int] = ...) -> None: ...
 
-class OptionalUInt32(_message.Message):
-    __slots__ = ("value",)
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    value: int
-    def __init__(self, value: _Optional[int] = ...) -> None: ...
-
 class OptionalUInt64(_message.Message):
-    __slots__ = ("value",)
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    value: int
-    def __init__(self, value: _Optional[int] = ...) -> None: ...
-
-class OptionalBool(_message.Message):
-    __slots__ = ("value",)
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    value: bool
-    def __init__(self, value: _Optional[bool] = ...) -> None: ...
-
-class OptionalFileMode(_message.Message):
     __slots__ = ("value",)
     VALUE_FIELD_NUMBER: _ClassVar[int]
     value: int

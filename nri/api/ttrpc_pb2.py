@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bpinfold/nri/api/ttrpc.proto\x12\x05ttrpc\"t\n\x07Request\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12\x14\n\x0ctimeout_nano\x18\x04 \x01(\x03\x12!\n\x08metadata\x18\x05 \x03(\x0b\x32\x0f.ttrpc.KeyValue\":\n\x08Response\x12\x1d\n\x06status\x18\x01 \x01(\x0b\x32\r.ttrpc.Status\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\'\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bpinfold/nri/api/ttrpc.proto\x12\x05ttrpc\"Q\n\x07Request\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12\x14\n\x0ctimeout_nano\x18\x04 \x01(\x03\":\n\x08Response\x12\x1d\n\x06status\x18\x01 \x01(\x0b\x32\r.ttrpc.Status\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\"\'\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,11 +32,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pinfold.nri.api.ttrpc_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_REQUEST']._serialized_start=38
-  _globals['_REQUEST']._serialized_end=154
-  _globals['_RESPONSE']._serialized_start=156
-  _globals['_RESPONSE']._serialized_end=214
-  _globals['_KEYVALUE']._serialized_start=216
-  _globals['_KEYVALUE']._serialized_end=254
-  _globals['_STATUS']._serialized_start=256
-  _globals['_STATUS']._serialized_end=295
+  _globals['_REQUEST']._serialized_end=119
+  _globals['_RESPONSE']._serialized_start=121
+  _globals['_RESPONSE']._serialized_end=179
+  _globals['_STATUS']._serialized_start=181
+  _globals['_STATUS']._serialized_end=220
 # @@protoc_insertion_point(module_scope)

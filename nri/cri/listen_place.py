@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.base_errors import PinfoldError, os_reason
 
 _PATH_MAX: Final = 107
 """Bytes of a socket's path. Source: unix(7), sun_path."""
@@ -49,7 +49,7 @@ class ListenPlace:
         try:
             self.check()
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = os_reason(error)
             raise ListenPlaceError(
                 f"--cri-listen: {self.path}: {reason} — name a place where a socket can be made"
             ) from error

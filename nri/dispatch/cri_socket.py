@@ -71,7 +71,7 @@ class CriSocket:
         # way.
         import grpc
 
-        from ..api import cri_pb2 as api
+        from ..api import cri_proxy_pb2 as cri
 
         with self._lock:
             if self._is_closed:
@@ -80,9 +80,8 @@ class CriSocket:
             self._channel = grpc.insecure_channel(
                 f"unix:{self._path}", options=[("grpc.enable_http_proxy", 0)]
             )
-        request = api.VersionRequest()
         try:
-            reply = self._call("Version", request, api.VersionResponse, _VERSION_SECONDS)
+            reply = self._call("Version", cri.Empty(), cri.VersionResponse, _VERSION_SECONDS)
         except grpc.RpcError as error:
             self._forget_channel()
             if _is_silence(error):
@@ -99,19 +98,16 @@ class CriSocket:
     def _update(self, container_id: ContainerId, pinning: Pinning) -> str:
         import grpc
 
-        from ..api import cri_pb2 as api
+        from ..api import cri_proxy_pb2 as cri
 
         cpus = str(pinning.cpus) if pinning.cpus else ""
         mems = str(pinning.mems) if pinning.mems else ""
         if not container_id or not (cpus or mems):
             return ""
-        request = api.UpdateContainerResourcesRequest(
-            container_id=container_id,
-            linux=api.LinuxContainerResources(cpuset_cpus=cpus, cpuset_mems=mems),
-        )
-        kind = api.UpdateContainerResourcesResponse
+        resources = cri.Resources(cpuset_cpus=cpus, cpuset_mems=mems)
+        request = cri.UpdateRequest(container_id=container_id, linux=resources)
         try:
-            self._call("UpdateContainerResources", request, kind, _ANSWER_SECONDS)
+            self._call("UpdateContainerResources", request, cri.Empty, _ANSWER_SECONDS)
         except grpc.RpcError as error:
             if _is_silence(error):
                 raise NoAnswerError(f"{self._path}: {_reason(error)}") from error

@@ -26,31 +26,25 @@ class CriLoopback:
         self._cdi_folders = (folder / "cdi",)
         self.server = EmbeddedCriServer(runtime, self._cdi_folders)
         self._runtime = runtime
-        self._runtime_socket = str(folder / "runtime.sock")
-        self._socket = str(folder / "proxy" / "cri.sock")
-        self.server.start(self._runtime_socket)
+        self.runtime_socket = str(folder / "runtime.sock")
+        self.socket = str(folder / "proxy" / "cri.sock")
+        self.server.start(self.runtime_socket)
         driver = ClaimDriver(folder / "cdi")
-        self.kubelet = CriKubelet(self._socket, machine_memory_bytes, memory_qos, driver)
+        self.kubelet = CriKubelet(self.socket, machine_memory_bytes, memory_qos, driver)
         """By way of the proxy."""
-        self.direct = CriKubelet(self._runtime_socket, machine_memory_bytes, memory_qos, driver)
 
     def link(self) -> CriLink:
         """The link for a proxy, which may be another one each time."""
         return CriLink(
-            place=ListenPlace(self._socket, self._runtime_socket),
-            socket=self._runtime_socket,
+            place=ListenPlace(self.socket, self.runtime_socket),
+            socket=self.runtime_socket,
             read_back=kernel_reader(self._runtime),
             cdi_folders=self._cdi_folders,
         )
 
-    def restart(self) -> None:
-        """Serve the runtime's socket again, which was stopped."""
-        self.server.start(self._runtime_socket)
-
     def close(self) -> None:
         """End the runtime's socket, and remove it."""
         self.kubelet.close()
-        self.direct.close()
         self.server.stop()
-        if os.path.exists(self._runtime_socket):
-            os.unlink(self._runtime_socket)
+        if os.path.exists(self.runtime_socket):
+            os.unlink(self.runtime_socket)

@@ -38,68 +38,16 @@ class Dialect:
         return bool(self.nri_version)
 
 
-_EVENTS_TO_POD_UPDATES: Final = 0x3FFF
-"""Events of NRI 0.10 and later: updates of pods, and validation."""
-
-
-CONTAINERD_1_7: Final = Dialect(
-    version="v1.7.24", has_own_calls=False, splits_synchronize=False, tells_timeouts=False
-)
-CONTAINERD_2_1: Final = Dialect(
-    version="v2.1.9", has_own_calls=False, splits_synchronize=True, tells_timeouts=True
-)
-CONTAINERD_2_3: Final = Dialect(
-    version="v2.3.4",
-    has_own_calls=True,
-    splits_synchronize=True,
-    tells_timeouts=True,
-    nri_version="v0.12.0",
-    known_events=_EVENTS_TO_POD_UPDATES,
-    updates_pods=True,
-)
 NEWEST: Final = Dialect(
     version="v2.4.0",
     has_own_calls=True,
     splits_synchronize=True,
     tells_timeouts=True,
     nri_version="v0.12.2",
-    known_events=_EVENTS_TO_POD_UPDATES,
+    known_events=0x3FFF,
     updates_pods=True,
 )
 
-
-def _crio(
-    version: str, *, tells_pids: bool = True, has_own_calls: bool = False, nri_version: str = ""
-) -> Dialect:
-    """The dialect of a CRI-O since 1.34, which knows updates of pods and does not tell of both."""
-    return Dialect(
-        name="cri-o",
-        version=version,
-        has_own_calls=has_own_calls,
-        splits_synchronize=True,
-        tells_timeouts=True,
-        nri_version=nri_version,
-        tells_pids=tells_pids,
-        known_events=_EVENTS_TO_POD_UPDATES,
-        updates_pods=True,
-    )
-
-
-CRIO_1_34: Final = _crio("1.34.0", tells_pids=False)
-CRIO_1_35: Final = _crio("1.35.0", tells_pids=False)
-CRIO_1_36: Final = _crio("1.36.3")
-CRIO_1_37: Final = _crio("1.37.0", has_own_calls=True, nri_version="v0.12.0")
-
-DIALECTS: Final = (
-    CONTAINERD_1_7,
-    CONTAINERD_2_1,
-    CONTAINERD_2_3,
-    NEWEST,
-    CRIO_1_34,
-    CRIO_1_35,
-    CRIO_1_36,
-    CRIO_1_37,
-)
 
 _FIELD_BYTES: Final = 16
 """More than the key and the length of a field take."""

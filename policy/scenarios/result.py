@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from ...topology.model.machine import Machine
 from ..engine.pool_drawing import SpareSupply
@@ -153,19 +154,11 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
             }
             for one in result.expectations
         ],
-        "skipped": [{"step": one.step, "reason": one.reason} for one in result.skipped],
-        **({} if result.quality is None else {"satisfied_weight": _quality(result.quality)}),
+        "skipped": [asdict(one) for one in result.skipped],
+        **({} if result.quality is None else {"satisfied_weight": asdict(result.quality)}),
         **({} if result.diff is None else {"diff": _diff(result.diff)}),
         "updates": result.updates,
         "problems": [*result.problems, *map(str, result.remarks)],
-    }
-
-
-def _quality(quality: PlacementQuality) -> dict[str, int]:
-    return {
-        "score": quality.score,
-        "best_known": quality.best_known,
-        "scale": quality.scale,
     }
 
 
@@ -206,14 +199,10 @@ def _pin(pinning: Pinning) -> dict[str, str | None]:
 
 def _diff(diff: NodeDiff) -> dict[str, object]:
     return {
-        "added": [{"container": path, "to": _place(to)} for path, to in diff.added.items()],
+        "added": [{"container": path, "to": asdict(to)} for path, to in diff.added.items()],
         "moved": [
-            {"container": path, "from": _place(before), "to": _place(after)}
+            {"container": path, "from": asdict(before), "to": asdict(after)}
             for path, (before, after) in diff.moved.items()
         ],
-        "gone": [{"container": path, "from": _place(one)} for path, one in diff.gone.items()],
+        "gone": [{"container": path, "from": asdict(one)} for path, one in diff.gone.items()],
     }
-
-
-def _place(one: NodePlace) -> dict[str, str]:
-    return {"pool": one.pool, "cpus": one.cpus, "mems": one.mems}

@@ -18,10 +18,10 @@ from typing import Final
 import click
 import psutil
 
-from pinfold.nri.embedded.cri_kubelet import CriKubelet
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 from tests.bench.timings import percentile_ms
+from tests.unit.nri.cri.driven_kubelet import DrivenKubelet
 
 SPEC: Final = "socket:2 numa:4 core:16 thread:2 mem:32G"
 WITHIN_SECONDS: Final = 60
@@ -46,7 +46,7 @@ class Caller:
 
     def __init__(self, name: str, socket: Path) -> None:
         self.name = name
-        self.kubelet = CriKubelet(str(socket), None)
+        self.kubelet = DrivenKubelet(str(socket), None)
         self.times: dict[str, list[int]] = {}
 
     def time(self, what: str, call: Callable[[], object]) -> None:

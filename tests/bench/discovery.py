@@ -2,11 +2,10 @@
 
 import tempfile
 
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.sysfs.discovery import read_machine
 from tests.bench.sizes import Size
 from tests.bench.timings import Timings
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 
 def time_discovery(size: Size, samples: int) -> Timings:

@@ -27,7 +27,7 @@ _WARM_UP = 100
 def time_round_trips(size: Size, samples: int) -> Timings:
     """The time of a call that has nothing to do with the policy: wire, parsing, threads."""
     pod = next(pods(size))
-    message = nri_pb2.PostCreateContainerRequest(
+    message = nri_pb2.StartContainerRequest(
         pod=sandbox_message(pod),
         container=container_message(pod.containers[0], pod, size.memory_bytes),
     ).SerializeToString()

@@ -7,7 +7,7 @@ from typing import Final, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
-from pinfold.nri.api import cri_pb2 as api
+from tests.e2e.api import cri_pb2 as api
 
 HANGS_AFTER_SECONDS: Final = 20
 """What takes longer has no answer coming: the slowest call takes a few seconds."""

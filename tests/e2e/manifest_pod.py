@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pinfold.nri.api import cri_pb2 as api
+from tests.e2e.api import cri_pb2 as api
 
 _DROP_ALL_CAPABILITIES: Final = b"\x0a\x05\x12\x03ALL"
 """Field 1 of a container's security context, with the one string "ALL" in its field 2: messages of

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pinfold.nri.api import cri_pb2 as api
 from pinfold.policy.model.container import QosClass, Resources
 from pinfold.policy.model.kubelet_resources import linux_resources
 from tests.e2e import image
+from tests.e2e.api import cri_pb2 as api
 
 _CAPACITY_BYTES: Final = 2 << 30
 """Stands for the node's memory where the kubelet derives a score from a memory request."""

@@ -16,11 +16,11 @@ import pytest
 
 from pinfold.cmd.commands.topology import machine_text
 from pinfold.topology.drawing.machine_json import machine_document
-from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import SysfsSnapshot
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sysfs.discovery import discover
+from tests.unit.topology.made.machine_files import machine_snapshot, tree_of
 
 FOLDER: Final = Path(__file__).parent / "topology"
 CPU: Final = "sys/devices/system/cpu"
@@ -106,7 +106,7 @@ def golden(name: str, machine: Machine) -> str:
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_machine_is_drawn_as_before(name: str) -> None:
-    text = golden(name, discover(MACHINES[name][1]().tree()))
+    text = golden(name, discover(tree_of(MACHINES[name][1]())))
     file = FOLDER / f"{name}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(text, encoding="utf-8")

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from pinfold.topology.drawing.machine_json import machine_document
 from pinfold.topology.drawing.machine_tree import machine_drawing
-from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.machine_capture import capture
-from pinfold.topology.made.snapshot import SysfsSnapshot, write_tree
+from pinfold.topology.made.snapshot import SysfsSnapshot
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import (
     CoreKind,
@@ -25,6 +24,7 @@ from pinfold.topology.model.machine import (
 from pinfold.topology.sets.base_errors import TopologyError
 from pinfold.topology.sets.cpuset import CpuSet
 from pinfold.topology.sysfs.discovery import discover, read_machine
+from tests.unit.topology.made.machine_files import machine_snapshot, tree_of, write_tree
 
 COUNTS = st.integers(1, 3)
 
@@ -98,15 +98,15 @@ def machines(draw: st.DrawFn) -> Machine:
 @given(machines())
 def test_a_generated_tree_shows_the_machine_it_was_made_from(machine: Machine) -> None:
     machine = dataclasses.replace(machine, possible=machine.possible | machine.present)
-    found = discover(machine_snapshot(machine).tree())
+    found = discover(tree_of(machine_snapshot(machine)))
     assert found == machine
 
 
 @settings(deadline=None, max_examples=40)
 @given(machines())
 def test_a_captured_tree_shows_the_machine_it_was_captured_from(machine: Machine) -> None:
-    found, snapshot = capture(machine_snapshot(machine).tree())
-    assert discover(snapshot.tree()) == found
+    found, snapshot = capture(tree_of(machine_snapshot(machine)))
+    assert discover(tree_of(snapshot)) == found
 
 
 @settings(deadline=None, max_examples=15)
@@ -162,7 +162,7 @@ def is_partition(groups: Sequence[CpuSet | Domain], whole: CpuSet) -> bool:
 @given(damaged())
 def test_damage_never_makes_discovery_fail_or_groups_overlap(snapshot: SysfsSnapshot) -> None:
     try:
-        machine = discover(snapshot.tree())
+        machine = discover(tree_of(snapshot))
     except TopologyError as error:
         assert "no cpu is online" in str(error)  # noqa: PT017 - most examples raise nothing
         return
@@ -193,4 +193,4 @@ def test_damage_never_makes_discovery_fail_or_groups_overlap(snapshot: SysfsSnap
     assert all(": " in text and "\n" not in text for text in machine.warnings)
     assert machine_document(machine)["online_cpus"] == str(online)
     assert machine_drawing(machine).heading[0].startswith(str(len(online)))
-    assert discover(snapshot.tree()) == machine
+    assert discover(tree_of(snapshot)) == machine

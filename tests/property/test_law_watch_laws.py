@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.scenarios.laws.law_watch import LawWatch, violations
+from pinfold.policy.scenarios.laws.law_watch import LawWatch
 from pinfold.policy.scenarios.scenario_file import Topology, parse_scenarios
 from pinfold.policy.scenarios.scenario_run import ScenarioRun
 from pinfold.policy.scenarios.simulated_runtime import Runtime
@@ -107,4 +107,4 @@ def test_a_watch_tells_what_a_look_at_everything_tells(
         if watch is None or not watch.is_of(run.engine, run.runtime):
             watch = LawWatch(run.engine, run.runtime)
         told |= {*watch.broken()}
-        assert {*violations(run.engine, run.runtime)} <= told
+        assert {*LawWatch(run.engine, run.runtime).broken()} <= told

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Connected, Crashed, Happening
-from pinfold.nri.embedded.loopback import Loopback, loopback
 from pinfold.nri.plugin.plugin import Timing
 from pinfold.nri.plugin.string_entries import write_entries
 from pinfold.nri.wire.ttrpc import Code
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.nri.loopback import Loopback, loopback
 
 MACHINE = machine_from_spec("socket:1 numa:2 core:4 thread:1 mem:4G")
 SECONDS = 30.0

@@ -12,8 +12,7 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.events import Events
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.nri.embedded.kubelet import container_message, resources_message, sandbox_message
-from pinfold.nri.embedded.loopback import Loopback, loopback
-from pinfold.nri.embedded.runtime_dialects import DIALECTS, NEWEST, Dialect
+from pinfold.nri.embedded.runtime_dialects import NEWEST, Dialect
 from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
@@ -25,7 +24,9 @@ from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.topology.made.online_cpus import with_online
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.nri.dialects import DIALECTS
 from tests.unit.nri.fault_tally import FaultTally
+from tests.unit.nri.loopback import Loopback, loopback
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
 SMALLER = with_online(MACHINE, CpuSet.parse("0-6"))

@@ -30,10 +30,10 @@ from pinfold.policy.model.cpuset_conflicts import NO_MANAGERS
 from pinfold.policy.model.hint import Hint
 from pinfold.policy.scenarios.device_stock import NVIDIA, DeviceStock
 from pinfold.policy.scenarios.scenario_file import Topology
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import SysfsSnapshot, write_tree
+from pinfold.topology.made.snapshot import SysfsSnapshot
 from pinfold.topology.model.machine import IoDevice
 from tests.unit.nri.hints.pod_resources_service import serve_pod_resources
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 SECONDS = 10.0
 

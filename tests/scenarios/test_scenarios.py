@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from pinfold.nri.embedded.runtime_dialects import DIALECTS, Dialect
+from pinfold.nri.embedded.runtime_dialects import Dialect
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import CheckedConfig
 from pinfold.policy.model.memory_qos import MemoryQos
@@ -14,6 +14,7 @@ from pinfold.policy.scenarios.scenario_file import Scenario, Topology
 from pinfold.policy.scenarios.scenario_run import ScenarioRun
 from pinfold.policy.scenarios.simulation import run_scenario
 from pinfold.policy.scenarios.step import Expect, Start, Step, UpdatePod
+from tests.unit.nri.dialects import DIALECTS
 
 from .device_node import be_patient
 from .node_run import NodeRun

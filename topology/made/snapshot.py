@@ -1,4 +1,4 @@
-"""Snapshots: the files of a machine as a value, as an archive and as a tree on disk."""
+"""Snapshots: the files of a machine as a value and as an archive."""
 
 import gzip
 import io
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..sets.base_errors import TopologyError
-from ..sysfs.archive import ArchiveTree, Directory
 
 SUFFIXES: Final = (".tar.xz", ".tar.gz", ".tar")
 
@@ -22,19 +21,6 @@ class SysfsSnapshot:
     files: Mapping[str, str]
     links: Mapping[str, str] = field(default_factory=dict[str, str])
     folders: frozenset[str] = frozenset()
-
-    def tree(self, root: str = "snapshot") -> ArchiveTree:
-        """The snapshot as a tree that discovery reads."""
-        top: Directory = {}
-        for path in sorted(self.folders):
-            _folder(top, path)
-        for path, text in self.files.items():
-            folder, _, name = path.rpartition("/")
-            _folder(top, folder)[name] = text.encode()
-        for path, target in self.links.items():
-            folder, _, name = path.rpartition("/")
-            _folder(top, folder)[name] = _relative(target, folder)
-        return ArchiveTree(root, top)
 
 
 def pack(snapshot: SysfsSnapshot, name: str) -> bytes:
@@ -54,7 +40,7 @@ def pack(snapshot: SysfsSnapshot, name: str) -> bytes:
                 member.size = len(content)
             elif path in snapshot.links:
                 member.type = tarfile.SYMTYPE
-                member.linkname = _relative(snapshot.links[path], os.path.dirname(path))
+                member.linkname = os.path.relpath(snapshot.links[path], os.path.dirname(path))
             else:
                 member.type = tarfile.DIRTYPE
                 member.mode = 0o755
@@ -65,17 +51,6 @@ def pack(snapshot: SysfsSnapshot, name: str) -> bytes:
     return gzip.compress(content, mtime=0) if name.endswith(".gz") else content
 
 
-def write_tree(snapshot: SysfsSnapshot, root: str) -> None:
-    """Write the snapshot's files below a directory that exists."""
-    for path in _folders(snapshot):
-        os.makedirs(f"{root}/{path}", exist_ok=True)
-    for path, text in snapshot.files.items():
-        with open(f"{root}/{path}", "w", encoding="utf-8") as file:
-            file.write(text)
-    for path, target in snapshot.links.items():
-        os.symlink(_relative(target, os.path.dirname(path)), f"{root}/{path}")
-
-
 def _folders(snapshot: SysfsSnapshot) -> Iterator[str]:
     """Every folder, those above before those below."""
     found = set(snapshot.folders)
@@ -83,15 +58,3 @@ def _folders(snapshot: SysfsSnapshot) -> Iterator[str]:
         while (path := os.path.dirname(path)) and path not in found:
             found.add(path)
     yield from sorted(found - set(snapshot.links))
-
-
-def _folder(top: Directory, path: str) -> Directory:
-    for name in path.split("/"):
-        below = top.setdefault(name, {})
-        assert isinstance(below, dict), f"{path} is inside a file or a link"
-        top = below
-    return top
-
-
-def _relative(target: str, folder: str) -> str:
-    return os.path.relpath(target, folder)

@@ -20,3 +20,8 @@ def quoted(text: str) -> str:
     ("'lots'", True)
     """
     return repr(text if len(text) <= _QUOTED_MAX else text[:_QUOTED_MAX] + "...")
+
+
+def os_reason(error: OSError) -> str:
+    """The reason of a failure as the system says it, in the letters of a message."""
+    return (error.strerror or str(error)).lower()

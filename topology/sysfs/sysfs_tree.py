@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from ..sets.base_errors import TopologyError
+from ..sets.base_errors import TopologyError, os_reason
 
 _MAX_FILE_BYTES: Final = 2**24
 """Longer files are cut: /proc/cpuinfo of 4096 cpus has 7 MB, everything else is far smaller."""
@@ -242,7 +242,7 @@ def open_tree(root: str) -> SysfsTree:
                     raise TopologyError(f"{root}: {what}")
                 tree = read_archive(root, file, _MAX_FILE_BYTES)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = os_reason(error)
             raise TopologyError(f"{root}: {reason} — give a directory or an archive") from error
         has_cpus = bool(tree.names(_CPU_FOLDER))
     if not has_cpus:

@@ -28,7 +28,7 @@ from ...control.history.history_file import HISTORY_NAME, OLDER_NAME, read_histo
 from ...report.path_type import FolderType, PathType
 from ...report.version import VERSION
 from ...state.own_file import ForeignFileError, read_bounded_file
-from ..control_option import control_option
+from ..options import control_option
 from ..output_file import write_whole
 from ..saved_node import DEFAULT_STATE
 from .support_bundle import EXPLANATIONS, STATE, pack_bundle

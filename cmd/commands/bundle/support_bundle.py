@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ....topology.made.snapshot import SUFFIXES, SysfsSnapshot, pack
-from ....topology.sets.base_errors import PinfoldError
+from ....topology.sets.base_errors import PinfoldError, os_reason
 
 STATE: Final = "state.json"
 EXPLANATIONS: Final = "explanations.json"
@@ -59,9 +59,8 @@ def read_bundle(path: Path, file: str) -> bytes:
     except KeyError:
         pass
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         raise BundleError(
-            f"{path}: {reason} — name a bundle that 'pinfold gather' wrote"
+            f"{path}: {os_reason(error)} — name a bundle that 'pinfold gather' wrote"
         ) from error
     except _DAMAGES as error:
         # Of a file that may be packed in several ways there is a line for each.

@@ -1,13 +1,13 @@
 """Complaints about files: where, what and how to fix it, for people and for tools."""
 
 import enum
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
 from ....policy.text.errors import placed_text, position_text
+from ..json_text import json_text
 
 _PLACED: Final = re.compile(
     r"(?P<source>.*?):(?P<line>\d+):((?P<column>\d+):)? (?P<rest>.*)", re.DOTALL
@@ -108,7 +108,7 @@ def complaints_json(complaints: Sequence[Complaint]) -> str:
         "errors": sum(one.severity is not Severity.ADVICE for one in complaints),
         "advice": sum(one.severity is Severity.ADVICE for one in complaints),
     }
-    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
+    return json_text(document)
 
 
 def github_text(complaints: Sequence[Complaint]) -> str:
@@ -143,7 +143,7 @@ def sarif_text(complaints: Sequence[Complaint], version: str) -> str:
             }
         ],
     }
-    return json.dumps(log, indent=2, sort_keys=True, ensure_ascii=False)
+    return json_text(log)
 
 
 def _github_line(one: Complaint) -> str:

@@ -19,7 +19,6 @@ from ....policy.scenarios.step import (
     Step,
     UnsupportedStep,
 )
-from ....policy.text.errors import Problem
 from ....policy.text.suggestion import nearest
 from ....policy.text.yaml_fields import Field
 from ....policy.text.yaml_nodes import TextMap, TextScalar
@@ -82,14 +81,7 @@ def step_complaints(
                 try:
                     check_expression(expression)
                 except EvaluatorError as error:
-                    yield Complaint(
-                        source=field.source,
-                        subject=Subject.SCENARIO,
-                        severity=Severity.ERROR,
-                        message=f"{expression}: {error}",
-                        line=place.line,
-                        column=place.column,
-                    )
+                    yield _error(field, f"{expression}: {error}", place)
         case _:
             pass
 
@@ -113,14 +105,8 @@ def _misspelt(field: Field, known: Sequence[str]) -> Iterator[Complaint]:
     for key in keys:
         near = None if key.value in known else nearest(key.value, known)
         if near:
-            yield Complaint(
-                source=field.source,
-                subject=Subject.SCENARIO,
-                severity=Severity.ERROR,
-                message=f"unknown field {key.value!r} — did you mean {near!r}?",
-                line=key.line,
-                column=key.column,
-            )
+            text = f"unknown field {key.value!r} — did you mean {near!r}?"
+            yield _error(field, text, key)
 
 
 def _misplaced(field: Field, known: Sequence[str], kind: str) -> Iterator[Complaint]:
@@ -129,14 +115,20 @@ def _misplaced(field: Field, known: Sequence[str], kind: str) -> Iterator[Compla
     for key in keys:
         if key.value in _OF_STEPS and key.value not in (*_OF_ANY, *known):
             accepted = f"it has {', '.join(known)}" if known else "it has none"
-            yield Complaint(
-                source=field.source,
-                subject=Subject.SCENARIO,
-                severity=Severity.ERROR,
-                message=f"field {key.value!r} has no effect in {kind} — {accepted}",
-                line=key.line,
-                column=key.column,
-            )
+            text = f"field {key.value!r} has no effect in {kind} — {accepted}"
+            yield _error(field, text, key)
+
+
+def _error(field: Field, message: str, place: Field | TextScalar | FilePlace) -> Complaint:
+    """The complaint about a place in a field's file."""
+    return Complaint(
+        source=field.source,
+        subject=Subject.SCENARIO,
+        severity=Severity.ERROR,
+        message=message,
+        line=place.line,
+        column=place.column,
+    )
 
 
 def _of_config(field: Field) -> Iterator[Complaint]:
@@ -164,16 +156,7 @@ def _of_pod(
     )
     for problem in distinct(pods.problems(pod), pod.annotations):
         place = places.find(problem, pod.annotations)
-        yield Complaint(
-            source=field.source,
-            subject=Subject.SCENARIO,
-            severity=Severity.ADVICE if problem.is_advice else Severity.ERROR,
-            message=_message(problem, place),
-            line=place.line,
-            column=place.column,
-        )
-
-
-def _message(problem: Problem, place: FilePlace) -> str:
-    """The problem, and its place inside the text only where that in the file is not known."""
-    return str(replace(problem, line=0, column=0) if place.is_exact else problem)
+        # Its place inside the text is told only where that in the file is not known.
+        told = replace(problem, line=0, column=0) if place.is_exact else problem
+        severity = Severity.ADVICE if problem.is_advice else Severity.ERROR
+        yield replace(_error(field, str(told), place), severity=severity)

@@ -11,10 +11,10 @@ from ...control.control_client import ControlClient
 from ...control.documents import AuditDocument
 from ...report.console import table_lines
 from ..container_lines import natural_key
-from ..control_option import control_option
-from ..output_option import output_option
+from ..json_text import json_text
+from ..options import control_option, output_option
 from .bound_threads import BoundThreads, ThreadAuditDocument, bound_threads
-from .document_text import json_text, pin_text
+from .document_text import pin_text
 
 _HEAD: Final = ("container", "intended", "kernel", "repaired", "likely")
 _THREAD_HEAD: Final = ("container", "intended", "bound to", "threads")

@@ -7,7 +7,7 @@ import click
 from ....topology.sets.base_errors import PinfoldError
 from ...control.control_client import ControlClient
 from ..container_lines import natural_key
-from ..control_option import control_option
+from ..options import control_option
 from .explain import explanation_lines
 from .name_completion import complete_pod
 

@@ -1,16 +1,6 @@
-"""Documents of a running node as text: one JSON document, and the words for a pin."""
+"""Documents of a running node as text: the words for a pin."""
 
-import msgspec
-
-from ...control.documents import NodeDocument, PinDocument
-
-
-def json_text(document: NodeDocument) -> str:
-    """A document as one sorted JSON text."""
-    # Imported where it is asked for: most people want text.
-    import json
-
-    return json.dumps(msgspec.to_builtins(document), indent=2, sort_keys=True, ensure_ascii=False)
+from ...control.documents import PinDocument
 
 
 def pin_text(pin: PinDocument | None) -> str:

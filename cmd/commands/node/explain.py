@@ -13,9 +13,9 @@ from ...control.documents import GRANT, CandidateDocument, ExplainDocument, Rule
 from ...report.console import table_lines
 from ...report.escaped_text import escaped
 from ...report.path_type import PathType
-from ..control_option import control_option
-from ..output_option import output_option
-from .document_text import json_text, pin_text
+from ..json_text import json_text
+from ..options import control_option, output_option
+from .document_text import pin_text
 from .name_completion import complete_container
 
 _MATCHES_SHOWN: Final = 8

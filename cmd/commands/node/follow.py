@@ -10,8 +10,7 @@ from ....policy.model.criterion_words import words_of
 from ...control.control_client import ControlClient
 from ...control.documents import GRANT, FollowedDocument
 from ...report.escaped_text import escaped
-from ..control_option import control_option
-from ..output_option import output_option
+from ..options import control_option, output_option
 from .document_text import ids_text, pin_text
 
 

@@ -1,11 +1,10 @@
 """The running node that a simulation goes on from: a saved state, or that of the daemon."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
+from click.decorators import FC
 
 from ....policy.configuration.config_text import CheckedConfig
 from ....policy.scenarios.running_node import RunningNode
@@ -17,10 +16,8 @@ from ...control.control_client import ControlClient
 from ...kernel.knobs import Knobs
 from ...report.path_type import PathType
 from ...state.state_file import State
-from ..control_option import control_option
+from ..options import control_option
 from ..saved_node import cut_pods, saved_engine, saved_state
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ def running_node(
         return RunningNode.of(engine, config.config)
 
 
-def node_options(command: _Command) -> _Command:
+def node_options(command: FC) -> FC:
     """The command with `--state`, `--running` and `--control`: `state_path`, `is_running`, …."""
     state = click.option(
         "--state",

@@ -1,6 +1,5 @@
 """`pinfold status`: pools and containers of the running daemon, as intended and as they are."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -20,8 +19,8 @@ from ...control.documents import (
 from ...report.console import table_lines
 from ...report.escaped_text import escaped
 from ..container_lines import natural_key
-from ..control_option import control_option
-from ..output_option import output_option
+from ..json_text import json_text
+from ..options import control_option, output_option
 from .document_text import ids_text, pin_text
 from .watch_option import watch, watch_option
 
@@ -56,7 +55,7 @@ def status_text(document: StatusDocument) -> str:
         for name in ("idle", "placed_in"):
             if not one[name]:
                 del one[name]
-    return json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False)
+    return json_text(found)
 
 
 def bar(part: int, whole: int) -> str:

@@ -13,9 +13,8 @@ from ...control.control_client import ControlClient
 from ...daemon.machine_source import machine_of
 from ...kernel.cgroup_usage import read_usages
 from ...report.console import table_lines
-from ..control_option import control_option
-from ..output_option import output_option
-from .document_text import json_text
+from ..json_text import json_text
+from ..options import control_option, output_option
 from .status import bar
 from .usage_document import ContainerUsage, UsageDocument, usage_document
 from .watch_option import watch, watch_option

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
@@ -10,14 +10,10 @@ from ...report.console import live_lines
 
 PAUSE_SECONDS: Final = 2.0
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def watch_option(command: _Command) -> _Command:
-    """A command's `--watch`: `is_watched`."""
-    return click.option(
-        "-w", "--watch", "is_watched", is_flag=True, help="Go on, until Ctrl-C; for terminals."
-    )(command)
+watch_option: Final = click.option(
+    "-w", "--watch", "is_watched", is_flag=True, help="Go on, until Ctrl-C; for terminals."
+)
+"""A command's `--watch`: `is_watched`."""
 
 
 def watch(

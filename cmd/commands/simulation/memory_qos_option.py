@@ -1,7 +1,6 @@
 """The option that says how the kubelet of an emulated node protects memory."""
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 import click
 
@@ -9,21 +8,17 @@ from ....policy.model.memory_qos import MemoryQos
 
 _POLICIES: Final = {one.value: one for one in MemoryQos}
 
-Command = TypeVar("Command", bound=Callable[..., object])
 
-
-def memory_qos_option(command: Command) -> Command:
-    """Add `--memory-qos`, whose value `memory_qos_of` reads."""
-    return click.option(
-        "--memory-qos",
-        "memory_qos",
-        type=click.Choice([*_POLICIES], case_sensitive=False),
-        default=MemoryQos.OFF.value,
-        show_default=True,
-        help="The kubelet's memoryReservationPolicy, where its feature MemoryQoS is on.",
-    )(command)
-
-
-def memory_qos_of(text: str) -> MemoryQos:
-    """The policy of a value that the option has accepted."""
+def _policy(_context: click.Context, _parameter: click.Parameter, text: str) -> MemoryQos:
     return _POLICIES[text]
+
+
+memory_qos_option: Final = click.option(
+    "--memory-qos",
+    type=click.Choice([*_POLICIES], case_sensitive=False),
+    default=MemoryQos.OFF.value,
+    show_default=True,
+    callback=_policy,
+    help="The kubelet's memoryReservationPolicy, where its feature MemoryQoS is on.",
+)
+"""A command's `--memory-qos`: `memory_qos`, a `MemoryQos`."""

@@ -1,15 +1,19 @@
 """The registers of Speed Select as texts under paths, like files, so that they can be put back."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import errno
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ....policy.tuning.effects import ORDERED, Knob, KnobKind
 from ....topology.model.machine import SPEED_SELECT_DEVICE, Machine, SocketId, SpeedSelect
+
+if TYPE_CHECKING:
+    from .speed_select_registers import DeviceRegisters
 
 _NAMES: Final[Mapping[KnobKind, str]] = {
     KnobKind.TURBO_FREQUENCY: "turbo_frequency",
@@ -24,56 +28,10 @@ _IN_ORDER: Final = ("", *_NAMES.values())
 _ORDERED: Final = ORDERED.partition(" ")[2]
 
 
-class Registers(Protocol):
-    """Registers that can be read and set of a power domain (socket, number). Raise `OSError`."""
-
-    def session(self, machine: Machine) -> AbstractContextManager[None]:
-        """The time in which they can be used."""
-        ...
-
-    def ensure(self, socket: int, domain: int) -> None:
-        """Do nothing where there is such a domain that can be read."""
-        ...
-
-    def clos_of(self, socket: int, domain: int, cpu: int) -> int:
-        """The class of service of a cpu."""
-        ...
-
-    def set_clos(self, socket: int, domain: int, cpu: int, clos: int) -> None:
-        """Put a cpu, and with it the other threads of its core, into a class of service."""
-        ...
-
-    def clos_khz(self, socket: int, domain: int, clos: int) -> tuple[int, int]:
-        """The lowest and the highest frequency of a class of service."""
-        ...
-
-    def set_clos_khz(self, socket: int, domain: int, clos: int, low: int, high: int) -> None:
-        """Set both limits of a class of service."""
-        ...
-
-    def core_power(self, socket: int, domain: int) -> tuple[bool, bool]:
-        """Whether SST-CP is enabled, and whether its priority is ordered."""
-        ...
-
-    def set_core_power(
-        self, socket: int, domain: int, *, is_enabled: bool, is_ordered: bool
-    ) -> None:
-        """Switch SST-CP."""
-        ...
-
-    def turbo_frequency(self, socket: int, domain: int) -> bool:
-        """Whether SST-TF is enabled."""
-        ...
-
-    def set_turbo_frequency(self, socket: int, domain: int, *, is_enabled: bool) -> None:
-        """Switch SST-TF."""
-        ...
-
-
 class SpeedSelectKnobs:
     """Reads and sets registers by path: "clos/0/1/17" is cpu 17 in domain 0/1."""
 
-    def __init__(self, registers: Registers | None) -> None:
+    def __init__(self, registers: DeviceRegisters | None) -> None:
         """Reads and writes all fail without registers."""
         self._registers = registers
 
@@ -122,7 +80,7 @@ class SpeedSelectKnobs:
             case _:
                 registers.set_turbo_frequency(socket, domain, is_enabled=text == "1")
 
-    def _present(self) -> Registers:
+    def _present(self) -> DeviceRegisters:
         if self._registers is None:
             raise OSError(errno.ENODEV, f"no {SPEED_SELECT_DEVICE} here")
         return self._registers

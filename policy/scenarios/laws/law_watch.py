@@ -21,11 +21,6 @@ _Changed = Mapping[ContainerId, Grant | None]
 """Ids under which another grant is held than at the last look, with the one of then."""
 
 
-def violations(engine: Engine, runtime: Runtime) -> Iterator[str]:
-    """Every law the present state breaks, one sentence each. O(containers)."""
-    return LawWatch(engine, runtime).broken()
-
-
 class LawWatch:
     """Watch over the laws of one engine and the containers that run under it.
 

@@ -9,13 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import write_tree
 from tests.bench.plugins.driven_node import DrivenNode
 from tests.bench.plugins.plugin_command import FLOOR, PINFOLD, PluginCommand
 from tests.bench.plugins.plugin_process import PluginEndedError
 from tests.bench.plugins.samples import Samples
 from tests.bench.sizes import Size
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 TURNOVERS: Final = 300
 RESTARTS: Final = 3

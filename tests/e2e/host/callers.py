@@ -10,7 +10,7 @@ from typing import Final
 
 import grpc
 
-from pinfold.nri.api import cri_pb2 as api
+from tests.e2e.api import cri_pb2 as api
 from tests.e2e.cri import HANGS_AFTER_SECONDS, Cri, is_unanswered
 
 _MEMORY_LIMITS: Final = (64 << 20, 96 << 20, 128 << 20)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pinfold.nri.api import cri_pb2 as api
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.e2e.agreement import eventually
+from tests.e2e.api import cri_pb2 as api
 from tests.e2e.containerd import Containerd
 from tests.e2e.daemon import Daemon
 from tests.e2e.node import Node, RunningPod

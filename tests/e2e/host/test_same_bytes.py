@@ -6,7 +6,7 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from pinfold.nri.api import cri_pb2 as api
+from tests.e2e.api import cri_pb2 as api
 from tests.e2e.containerd import Containerd
 from tests.e2e.daemon import Daemon
 from tests.e2e.node import Node

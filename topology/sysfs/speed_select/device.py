@@ -8,6 +8,7 @@ from collections.abc import Generator
 from typing import Final
 
 from ...model.machine import SPEED_SELECT_DEVICE, Machine, SpeedSelect
+from ...sets.base_errors import os_reason
 from ...sets.cpuset import CpuSet
 from .isst import (
     Interface,
@@ -85,7 +86,7 @@ def add_speed_select(machine: Machine, path: str = SPEED_SELECT_DEVICE) -> Machi
     except FileNotFoundError:
         return machine
     except OSError as error:
-        warning = f"{path}: {(error.strerror or str(error)).lower()}"
+        warning = f"{path}: {os_reason(error)}"
     except SpeedSelectError as error:
         warning = str(error)
     else:

@@ -17,10 +17,9 @@ from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sysfs.discovery import read_machine
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 from .piped_text import piped
 

@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 
 from pinfold.cmd.commands.bundle.support_bundle import BundleError, read_bundle
 from pinfold.cmd.pinfold import main
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import write_tree
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 from ..control.history.test_history_keeper import MACHINE, MADE, KeptNode
 from ..daemon.paper_node import burstable, guaranteed

@@ -13,8 +13,7 @@ from pinfold.cmd.commands.node.usage_document import usage_document
 from pinfold.cmd.commands.node.watch_option import watch
 from pinfold.cmd.kernel.cgroup_usage import CgroupUsage
 from pinfold.cmd.pinfold import main
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import write_tree
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 from ..control.asked_node import MACHINE, AskedNode
 from ..daemon.paper_node import burstable, guaranteed

@@ -19,8 +19,8 @@ from pinfold.cmd.control.api import control_pb2 as api
 from pinfold.cmd.control.control_client import ControlError
 from pinfold.cmd.pinfold import main
 from pinfold.nri.dispatch.pacer import Pacer
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import pack, write_tree
+from pinfold.topology.made.snapshot import pack
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 from ..daemon.paper_node import burstable, fan, guaranteed
 from .asked_node import MACHINE, AskedNode

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from subprocess import PIPE
 
@@ -25,11 +26,15 @@ from ..commands.piped_text import piped
 
 def load(folder: Path, **options: object) -> LoadedConfig:
     environment = {str(name): str(value) for name, value in options.items()}
-    return load_config(
-        environment=environment,
-        default_path=folder / "pinfold.yaml",
-        default_drop_ins=folder / "conf.d",
-    )
+    return load_usual(folder / "pinfold.yaml", folder / "conf.d", environment)
+
+
+def load_usual(path: Path, drop_ins: Path, environment: Mapping[str, str]) -> LoadedConfig:
+    """What is loaded where no file is named, and these are the usual places."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pinfold.cmd.daemon.config_file.DEFAULT_PATH", path)
+        patch.setattr("pinfold.cmd.daemon.config_file.DEFAULT_DROP_INS", drop_ins)
+        return load_config(environment=environment)
 
 
 def test_without_any_file_the_defaults_hold(tmp_path: Path) -> None:
@@ -245,7 +250,7 @@ def test_a_usual_place_that_cannot_be_looked_at_is_not_taken_for_absent(
     # As below a folder that is closed, which root does not know.
     places[closed] = tmp_path / ("a" * 300)
     with pytest.raises(ConfigFileError, match="File name too long — make it readable"):
-        load_config(default_path=places["pinfold.yaml"], default_drop_ins=places["conf.d"])
+        load_usual(places["pinfold.yaml"], places["conf.d"], {})
 
 
 def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:

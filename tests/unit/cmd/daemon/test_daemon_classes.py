@@ -10,12 +10,11 @@ import pytest
 
 from pinfold.cmd.kernel.tuner import Tuner, tuner_below
 from pinfold.policy.configuration.config import Config
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
 from pinfold.topology.sysfs.discovery import read_machine
 from tests.unit.cmd.daemon.paper_node import LOG, PaperNode, config, guaranteed
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 CPUS = "sys/devices/system/cpu"
 LOW, BASE, TURBO, FASTEST = 800_000, 2_900_000, 3_800_000, 4_200_000

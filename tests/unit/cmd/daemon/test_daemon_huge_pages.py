@@ -9,11 +9,10 @@ import pytest
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.manifests.pod_spec import PodSpec
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sysfs.discovery import read_machine
 from tests.unit.cmd.daemon.paper_node import GIB, MIB, PaperNode, config, guaranteed
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 LARGE = 2 * MIB
 SOME = 128 * MIB

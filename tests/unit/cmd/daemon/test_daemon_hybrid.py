@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from pinfold.cmd.daemon.cpu_watch import CpuWatch
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import CoreKind, Domain, Machine
 from pinfold.topology.sets.cpuset import CpuSet
 from pinfold.topology.sysfs.discovery import read_machine
 from tests.unit.cmd.daemon.paper_node import LOG, PaperNode, burstable, config, guaranteed
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 FAST = CpuSet.parse("0-7")
 EFFICIENT = CpuSet.parse("8-15")

@@ -10,12 +10,11 @@ import pytest
 
 from pinfold.nri.dispatch.report import Adjusted, Happening
 from pinfold.policy.configuration.config import Config
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sysfs.discovery import read_machine
 from tests.unit.cmd.daemon.paper_node import GIB, MIB, PaperNode, config, guaranteed
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 PMEM, HBM, CXL = MemoryKind.PMEM, MemoryKind.HBM, MemoryKind.CXL
 SIZES = {PMEM: 16 * GIB, CXL: 16 * GIB, HBM: GIB}

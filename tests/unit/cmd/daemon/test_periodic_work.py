@@ -30,13 +30,12 @@ from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.configuration.config_text import read_config
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sysfs.discovery import read_machine
 from pinfold.topology.sysfs.processor import parse_processor
 from tests.unit.cmd.daemon.paper_node import PATIENT
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 GIB = 2**30
 LOG = logging.getLogger("test_periodic_work")

@@ -43,9 +43,8 @@ from pinfold.policy.engine.gauges.gauge import Gauge
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.policy.model.pinning import Pinning
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 GIB = 2**30
 LOG = logging.getLogger("test_metrics")

@@ -10,18 +10,21 @@ import pytest
 ROOT = Path(__file__).parents[4]
 APIS = (ROOT / "nri" / "api", ROOT / "cmd" / "control" / "api")
 PROTOS = sorted(path for api in APIS for path in api.glob("*.proto"))
+OF_TESTS = sorted((ROOT / "tests" / "e2e" / "api").glob("*.proto"))
 GENERATED_WITH = re.compile(r"_runtime_version\.Domain\.PUBLIC,\s*(\d+),\s*(\d+),\s*(\d+),")
 
 
 @pytest.mark.skipif(
     importlib.util.find_spec("grpc_tools") is None, reason="grpcio-tools is not installed"
 )
-@pytest.mark.parametrize("proto", PROTOS, ids=lambda proto: proto.stem)
+@pytest.mark.parametrize("proto", [*PROTOS, *OF_TESTS], ids=lambda proto: proto.stem)
 def test_generated_modules_are_those_of_the_proto_files(tmp_path: Path, proto: Path) -> None:
-    source = Path("pinfold") / proto.relative_to(ROOT)
+    folder, source = ".typing", Path("pinfold") / proto.relative_to(ROOT)
+    if proto in OF_TESTS:
+        folder, source = ".", proto.relative_to(ROOT)
     subprocess.run(
         [
-            *(sys.executable, "-m", "grpc_tools.protoc", "-I", ".typing"),
+            *(sys.executable, "-m", "grpc_tools.protoc", "-I", folder),
             *(f"--python_out={tmp_path}", f"--pyi_out={tmp_path}"),
             str(source),
         ],

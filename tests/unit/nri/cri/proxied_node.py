@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pinfold.nri.api import cri_pb2 as api
 from pinfold.nri.cri.cri_link import CriLink
 from pinfold.nri.cri.cri_proxy import CriProxy
 from pinfold.nri.cri.listen_place import ListenPlace
@@ -18,6 +17,7 @@ from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import ContainerState
 from pinfold.topology.made.spec import machine_from_spec
+from tests.e2e.api import cri_pb2 as api
 from tests.e2e.cri import Cri
 
 MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 import grpc
 import pytest
 
-from pinfold.nri.api import cri_pb2 as api
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import (
     Connected,
@@ -24,6 +23,7 @@ from pinfold.nri.dispatch.report import (
 )
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.policy.model.container import ContainerState
+from tests.e2e.api import cri_pb2 as api
 from tests.e2e.cri import Cri
 from tests.unit.nri.cri.proxied_node import (
     ProxiedNode,

@@ -44,7 +44,7 @@ class PodNode:
         self.wire = CriWire(8 * GIB, folder)
         self.begin_proxy()
         self.pod = sized_pod(cpus)
-        assert self.wire.loopback.kubelet.start_pods((self.pod,)) == []
+        assert self.wire.kubelet.start_pods((self.pod,)) == []
         self.pod_id = next(iter(self.wire.runtime.pods))
         self.settled()
 
@@ -72,7 +72,7 @@ class PodNode:
         return len(CpuSet.parse(found.pop()))
 
     def resize(self, cpus: int) -> None:
-        self.wire.loopback.kubelet.update_pod(self.pod_id, resources(cpus))
+        self.wire.kubelet.update_pod(self.pod_id, resources(cpus))
 
     def request(self, cpus: int) -> bytes:
         message = cri.UpdateSandboxRequest(pod_sandbox_id=self.pod_id, resources=resources(cpus))
@@ -182,7 +182,7 @@ def test_a_resize_that_fails_at_the_runtime_is_undone_and_its_status_passed_on(
             node.resize(cpus)
         assert code(found) is status
         assert node.shared() == 3
-        assert node.wire.loopback.kubelet.start_pods((other(5),)) == []
+        assert node.wire.kubelet.start_pods((other(5),)) == []
 
 
 def test_what_a_pod_gives_up_is_nobody_elses_until_the_runtime_agreed(tmp_path: Path) -> None:
@@ -190,13 +190,13 @@ def test_what_a_pod_gives_up_is_nobody_elses_until_the_runtime_agreed(tmp_path: 
         gate = node.hold()
         resized = pool.submit(node.resize, 2)
         gate.wait(1)
-        (refused,) = node.wire.loopback.kubelet.start_pods((other(7),))
+        (refused,) = node.wire.kubelet.start_pods((other(7),))
         assert refused.container == "other"
         assert node.shared() == 3
         gate.let(0, succeed=True)
         resized.result(SECONDS)
         assert node.shared() == 1
-        assert node.wire.loopback.kubelet.start_pods((replace(other(7), name="again"),)) == []
+        assert node.wire.kubelet.start_pods((replace(other(7), name="again"),)) == []
 
 
 def test_what_a_pod_grows_by_is_its_own_while_the_runtime_is_asked(tmp_path: Path) -> None:
@@ -204,13 +204,13 @@ def test_what_a_pod_grows_by_is_its_own_while_the_runtime_is_asked(tmp_path: Pat
         gate = node.hold()
         resized = pool.submit(node.resize, 6)
         gate.wait(1)
-        (refused,) = node.wire.loopback.kubelet.start_pods((other(4),))
+        (refused,) = node.wire.kubelet.start_pods((other(4),))
         assert refused.container == "other"
         gate.let(0, succeed=False)
         with pytest.raises(grpc.RpcError):
             resized.result(SECONDS)
         assert node.shared() == 3
-        assert node.wire.loopback.kubelet.start_pods((replace(other(5), name="again"),)) == []
+        assert node.wire.kubelet.start_pods((replace(other(5), name="again"),)) == []
 
 
 @pytest.mark.parametrize("cpus", [2, 6])
@@ -272,8 +272,8 @@ def test_the_last_size_outlives_the_proxy_and_is_what_a_failure_goes_back_to(
 
 def test_a_pod_that_was_run_past_the_proxy_is_resized_as_any_other(tmp_path: Path) -> None:
     with running(tmp_path, 3) as node:
-        node.wire.loopback.kubelet.remove_pod(node.pod_id)
-        assert node.wire.loopback.direct.start_pods((replace(node.pod, name="past"),)) == []
+        node.wire.kubelet.remove_pod(node.pod_id)
+        assert node.wire.direct.start_pods((replace(node.pod, name="past"),)) == []
         (node.pod_id,) = node.wire.runtime.pods
         assert eventually(lambda: len(node.engine.grants) == 3)
         assert node.shared() == 2
@@ -284,7 +284,7 @@ def test_a_pod_that_was_run_past_the_proxy_is_resized_as_any_other(tmp_path: Pat
 def test_a_pod_that_nobody_knows_is_the_runtimes_to_judge(tmp_path: Path) -> None:
     with running(tmp_path, 3) as node:
         with pytest.raises(grpc.RpcError) as found:
-            node.wire.loopback.kubelet.update_pod("nobody", resources(4))
+            node.wire.kubelet.update_pod("nobody", resources(4))
         assert code(found) is grpc.StatusCode.NOT_FOUND
         assert METHOD in node.wire.loopback.server.calls
 

@@ -13,7 +13,7 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.cri.cri_proxy import CriProxy
 from pinfold.nri.dispatch.front import Front
 from pinfold.nri.dispatch.report import Crashed, Happening
-from pinfold.nri.embedded.cri_kubelet import CriKubelet
+from pinfold.nri.embedded.claim_driver import ClaimDriver
 from pinfold.nri.embedded.cri_loopback import CriLoopback
 from pinfold.nri.embedded.cri_server import cri_resources
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
@@ -28,6 +28,7 @@ from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.policy.model.memory_qos import MemoryQos, memory_entries
+from tests.unit.nri.cri.driven_kubelet import DrivenKubelet
 from tests.unit.nri.cri.proxied_node import eventually
 
 SECONDS: Final = 20.0
@@ -171,6 +172,9 @@ class CriWire(Wire):
     ) -> None:
         super().__init__(memory_bytes, memory_qos)
         self.loopback = CriLoopback(self.runtime, folder, memory_bytes, memory_qos)
+        about = memory_bytes, memory_qos, ClaimDriver(folder / "cdi")
+        self.kubelet = DrivenKubelet(self.loopback.socket, *about)
+        self.direct = DrivenKubelet(self.loopback.runtime_socket, *about)
 
     def make_front(self, policy: Engine, finder: HintFinder) -> Front:
         return CriProxy(
@@ -183,8 +187,8 @@ class CriWire(Wire):
         )
 
     @property
-    def _kubelet(self) -> CriKubelet:
-        return self.loopback.direct if self.front is None else self.loopback.kubelet
+    def _kubelet(self) -> DrivenKubelet:
+        return self.direct if self.front is None else self.kubelet
 
     def run_pod(self, pod: PodSpec) -> str:
         return self._kubelet.run_pod(pod)
@@ -211,7 +215,7 @@ class CriWire(Wire):
         self.loopback.server.stop()
         lists()
         self.loopback.server.attempts.update(attempts)
-        self.loopback.restart()
+        self.loopback.server.start(self.loopback.runtime_socket)
         listed = self._lists()
         # One that may be under way, one to find who is there, one to be sure of who is not.
         assert eventually(lambda: self._lists() > listed + 3)
@@ -228,4 +232,6 @@ class CriWire(Wire):
 
     def close(self) -> None:
         super().close()
+        self.kubelet.close()
+        self.direct.close()
         self.loopback.close()

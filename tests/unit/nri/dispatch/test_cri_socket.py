@@ -11,13 +11,13 @@ from pathlib import Path
 import grpc
 import pytest
 
-from pinfold.nri.api import cri_pb2 as api
 from pinfold.nri.dispatch.cri_socket import CriSocket
 from pinfold.nri.dispatch.update_sender import NoAnswerError
 from pinfold.nri.plugin.cri_socket_paths import AUTO, OFF, find_cri_socket
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.e2e.api import cri_pb2 as api
 
 A, B = ContainerId("a"), ContainerId("b")
 PINNED = Pinning(cpus=CpuSet.of(2, 3), mems=NodeSet.of(1))

@@ -5,10 +5,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from pinfold.nri.dispatch.front import take_snapshot
-from pinfold.nri.embedded.loopback import loopback
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.nri.loopback import loopback
 
 MACHINE = machine_from_spec("socket:1 numa:1 core:2 thread:1 mem:1G")
 SECONDS = 10.0

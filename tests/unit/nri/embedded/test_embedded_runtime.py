@@ -11,16 +11,11 @@ from google.protobuf.message import Message
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
-from pinfold.nri.embedded.runtime_dialects import (
-    CONTAINERD_1_7,
-    CONTAINERD_2_1,
-    NEWEST,
-    Dialect,
-    split_synchronize,
-)
+from pinfold.nri.embedded.runtime_dialects import NEWEST, Dialect, split_synchronize
 from pinfold.nri.plugin.service import PLUGIN_SERVICE, RUNTIME_SERVICE
 from pinfold.nri.wire.connection import Call, Connection, Reply, Role
 from pinfold.nri.wire.ttrpc import Code
+from tests.unit.nri.dialects import CONTAINERD_1_7, CONTAINERD_2_1
 
 M = TypeVar("M", bound=Message)
 LONG = 5.0

@@ -44,12 +44,11 @@ from pinfold.policy.configuration.config import Agent, Config
 from pinfold.policy.configuration.config_text import read_config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Device, Pod, PodId
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sysfs.sysfs_tree import DirectoryTree
 from tests.unit.nri.fault_tally import FaultTally
 from tests.unit.nri.hints.pod_resources_service import serve_pod_resources
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
 """Node 0 has cpus 0-3, node 1 has cpus 4-7, and the disk."""

@@ -12,10 +12,11 @@ from pinfold.nri.hints.device_hints import DeviceHints, DeviceNumber
 from pinfold.policy.annotations.annotation_values import HintSource
 from pinfold.policy.model.container import Container, ContainerId, Device, Mount, Pod, PodId
 from pinfold.policy.model.hint import Hint, HintOrigin
-from pinfold.topology.made.snapshot import SysfsSnapshot, write_tree
+from pinfold.topology.made.snapshot import SysfsSnapshot
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from pinfold.topology.sysfs.device_locator import Located, Locator
 from pinfold.topology.sysfs.sysfs_tree import DirectoryTree, SysfsTree
+from tests.unit.topology.made.machine_files import tree_of, write_tree
 
 NEAR = "sys/devices/pci0000:00/0000:00:02.0"
 FAR = "sys/devices/pci0000:80/0000:80:02.0"
@@ -58,7 +59,7 @@ LINKS = {
 
 
 def tree(files: Mapping[str, str] = FILES, links: Mapping[str, str] = LINKS) -> SysfsTree:
-    return SysfsSnapshot(files=files, links=links).tree()
+    return tree_of(SysfsSnapshot(files=files, links=links))
 
 
 def locate(kind: str, major: int, minor: int, over: SysfsTree | None = None) -> Located:

@@ -4,12 +4,13 @@ import pytest
 
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.nri.embedded.kubelet import resources_message, sandbox_message, start_pods
-from pinfold.nri.embedded.runtime_dialects import DIALECTS, Dialect
+from pinfold.nri.embedded.runtime_dialects import Dialect
 from pinfold.nri.plugin.runtime_events import EVENT_MASK
 from pinfold.nri.plugin.runtime_versions import abilities
 from pinfold.policy.model.container import QosClass
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.nri.dialects import DIALECTS
 from tests.unit.nri.plugin.session_node import MEMORY, Node, running
 from tests.unit.nri.sized_pod import size, sized_pod
 

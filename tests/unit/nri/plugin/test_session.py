@@ -20,14 +20,7 @@ from pinfold.nri.dispatch.report import (
 )
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.nri.embedded.kubelet import container_message, resources_message, sandbox_message
-from pinfold.nri.embedded.runtime_dialects import (
-    CONTAINERD_1_7,
-    CONTAINERD_2_1,
-    CONTAINERD_2_3,
-    DIALECTS,
-    NEWEST,
-    Dialect,
-)
+from pinfold.nri.embedded.runtime_dialects import NEWEST, Dialect
 from pinfold.nri.plugin.plugin import Timing, retry_seconds
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
@@ -40,6 +33,7 @@ from pinfold.policy.model.grant import Refusal
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.policy.model.pinning import Change
 from pinfold.topology.model.machine import Machine
+from tests.unit.nri.dialects import CONTAINERD_1_7, CONTAINERD_2_1, CONTAINERD_2_3, DIALECTS
 from tests.unit.nri.plugin.session_node import (
     FAST,
     MACHINE,

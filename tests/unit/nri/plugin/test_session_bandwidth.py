@@ -5,7 +5,7 @@ import pytest
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Unsupported
 from pinfold.nri.embedded.kubelet import resources_message
-from pinfold.nri.embedded.runtime_dialects import DIALECTS, Dialect
+from pinfold.nri.embedded.runtime_dialects import Dialect
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
@@ -13,6 +13,7 @@ from pinfold.policy.manifests.pod_spec import PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.nri.dialects import DIALECTS
 from tests.unit.nri.plugin.session_node import MACHINE, MEMORY, exclusive, running
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: f"{one.name}-{one.version}")

@@ -5,13 +5,14 @@ import pytest
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Decided
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
-from pinfold.nri.embedded.runtime_dialects import DIALECTS, Dialect
+from pinfold.nri.embedded.runtime_dialects import Dialect
 from pinfold.policy.annotations.cpu_claims import claimed_cpus
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import Resources
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.nri.dialects import DIALECTS
 from tests.unit.nri.plugin.session_node import MACHINE, MEMORY, Node, exclusive, qos_of, running
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: f"{one.name}-{one.version}")

@@ -270,8 +270,8 @@ POD = nri_pb2.PodSandbox(
 
 def test_container_that_was_never_announced_is_placed_when_it_starts(peer: Peer) -> None:
     link = peer.synchronize("v0.12.1")
-    start = nri_pb2.PostStartContainerRequest(pod=POD, container=container("stray"))
-    link.call("PostStartContainer", start, nri_pb2.PostStartContainerResponse, LONG)
+    start = nri_pb2.StartContainerRequest(pod=POD, container=container("stray"))
+    link.call("PostStartContainer", start, nri_pb2.Empty, LONG)
     _, call = peer.calls.get(timeout=LONG)
     assert call.method == "UpdateContainers"
     [update] = nri_pb2.UpdateContainersRequest.FromString(call.payload).update
@@ -444,14 +444,14 @@ def test_preinstalled_plugin_leaves_a_runtime_that_would_not_tell_what_runs() ->
             ("updated", "UpdateContainer", nri_pb2.UpdateContainerRequest(container=NAMELESS)),
             ("stopped", "StopContainer", nri_pb2.StopContainerRequest(container=NAMELESS)),
             ("started", "PostStartContainer", nri_pb2.StartContainerRequest(container=NAMELESS)),
-            ("removed", "RemoveContainer", nri_pb2.RemoveContainerRequest(container=NAMELESS)),
+            ("removed", "RemoveContainer", nri_pb2.StartContainerRequest(container=NAMELESS)),
             (
                 "said to run",
                 "StateChange",
                 nri_pb2.StateChangeEvent(event=nri_pb2.POST_START_CONTAINER, container=NAMELESS),
             ),
             ("listed", "Synchronize", nri_pb2.SynchronizeRequest(containers=[NAMELESS, KNOWN])),
-            ("in a pod without an id", "StopPodSandbox", nri_pb2.StopPodSandboxRequest()),
+            ("in a pod without an id", "StopPodSandbox", nri_pb2.StartContainerRequest()),
         )
     ],
 )

@@ -9,14 +9,14 @@ import pytest
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Answered, Decided, Disconnected, Happening, Outcome
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
-from pinfold.nri.embedded.loopback import loopback
-from pinfold.nri.embedded.runtime_dialects import CONTAINERD_2_1
 from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import Container, QosClass, Resources
+from tests.unit.nri.dialects import CONTAINERD_2_1
+from tests.unit.nri.loopback import loopback
 from tests.unit.nri.plugin.session_node import (
     MACHINE,
     MEMORY,

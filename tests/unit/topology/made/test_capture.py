@@ -7,9 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from pinfold.cmd.pinfold import main
-from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.machine_capture import Recorder, capture
-from pinfold.topology.made.snapshot import pack, write_tree
+from pinfold.topology.made.snapshot import pack
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import SocketId, SpeedSelect
 from pinfold.topology.sets.cpuset import CpuSet
@@ -17,6 +16,7 @@ from pinfold.topology.sysfs.discovery import discover, read_machine
 from pinfold.topology.sysfs.speed_select.json_file import speed_select_text
 from pinfold.topology.sysfs.speed_select_source import SNAPSHOT_FILE, ask_hardware
 from pinfold.topology.sysfs.sysfs_tree import open_tree
+from tests.unit.topology.made.machine_files import machine_snapshot, tree_of, write_tree
 
 SPECS = ["core:1", "socket:2 numa:2 core:2 thread:2", "die:2 l3:2 cluster:2 core:2 isolated:0"]
 
@@ -27,7 +27,7 @@ def test_a_captured_tree_shows_the_same_machine(tmp_path: Path, spec: str) -> No
     write_tree(machine_snapshot(machine), str(tmp_path))
     found, snapshot = capture(open_tree(str(tmp_path)))
     assert found == machine
-    assert discover(snapshot.tree()) == machine
+    assert discover(tree_of(snapshot)) == machine
 
 
 def test_this_machine_captured_and_read_back_is_the_same(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_links_and_folders_of_offline_cpus_and_empty_nodes_are_kept(tmp_path: Pa
     assert str(found.present) == "0-1,7"
     assert [node.id for node in found.numa_nodes] == [0, 5]
     assert [device.name for device in found.devices] == ["eth0", "0000:00:01.0"]
-    assert discover(snapshot.tree()) == found
+    assert discover(tree_of(snapshot)) == found
     assert files["sys/devices/system/cpu/online"] == snapshot.files["sys/devices/system/cpu/online"]
 
 
@@ -95,10 +95,10 @@ def test_speed_select_is_kept_in_archives_and_captures_of_them(tmp_path: Path) -
 
 
 def test_what_hardware_said_is_kept_as_a_file() -> None:
-    recorder = Recorder(machine_snapshot(machine_from_spec("core:2")).tree())
+    recorder = Recorder(tree_of(machine_snapshot(machine_from_spec("core:2"))))
     discover(recorder)
     recorder.keep(SNAPSHOT_FILE, speed_select_text((DOMAIN,)))
-    assert discover(recorder.snapshot().tree()).speed_select == (DOMAIN,)
+    assert discover(tree_of(recorder.snapshot())).speed_select == (DOMAIN,)
 
 
 def test_a_snapshot_with_broken_speed_select_is_a_machine_with_a_warning(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 import pytest
 
-from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.online_cpus import with_online
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
 from pinfold.topology.sysfs.discovery import discover
+from tests.unit.topology.made.machine_files import machine_snapshot, tree_of
 
 THREADS = "socket:2 numa:2 core:2 thread:2 mem:4G isolated:2-3 gpu:1 nic:0"
 
@@ -23,7 +23,7 @@ THREADS = "socket:2 numa:2 core:2 thread:2 mem:4G isolated:2-3 gpu:1 nic:0"
 def test_discovery_finds_the_cpus_that_are_online(spec: str, online: str) -> None:
     machine = with_online(machine_from_spec(spec), CpuSet.parse(online))
     assert machine.online == CpuSet.parse(online) & machine.present
-    found = discover(machine_snapshot(machine).tree())
+    found = discover(tree_of(machine_snapshot(machine)))
     assert found == machine
 
 

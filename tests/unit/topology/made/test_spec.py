@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.made.spec_values import parse_size
 from pinfold.topology.model.machine import Domain, Machine
 from pinfold.topology.sets.base_errors import TopologyError
 from pinfold.topology.sets.cpuset import CpuSet
 from pinfold.topology.sysfs.discovery import discover
+from tests.unit.topology.made.machine_files import machine_snapshot, tree_of
 
 GIB = 2**30
 
@@ -110,7 +110,7 @@ def test_discovery_finds_a_machine_of_all_words_as_it_was_described() -> None:
     machine = machine_from_spec(
         "socket:2 numa:2 core:2 thread:2 mem:4G hugepages:2M=512 isolated:2-3 gpu:3,0 nic:1,1"
     )
-    assert discover(machine_snapshot(machine).tree()) == machine
+    assert discover(tree_of(machine_snapshot(machine))) == machine
 
 
 def test_caches_are_objects_with_ids() -> None:

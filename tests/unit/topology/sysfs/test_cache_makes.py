@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import SysfsSnapshot
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sysfs.discovery import discover
+from tests.unit.topology.made.machine_files import machine_snapshot, tree_of
 
 CPU = "sys/devices/system/cpu"
 FILES = dict(machine_snapshot(machine_from_spec("socket:2 l3:2 core:4 thread:2 mem:2G")).files)
@@ -17,7 +17,7 @@ CPUS = range(32)
 
 
 def read(files: Mapping[str, str]) -> Machine:
-    return discover(SysfsSnapshot(files=files).tree())
+    return discover(tree_of(SysfsSnapshot(files=files)))
 
 
 def changed(name: str, texts: Mapping[int, str], index: int = 0) -> dict[str, str]:
@@ -83,7 +83,7 @@ def test_wider_caches_of_cores_of_one_make_may_have_other_sizes() -> None:
 
 
 def test_what_all_cores_have_in_common_is_read_once() -> None:
-    tree = SysfsSnapshot(files=FILES).tree()
+    tree = tree_of(SysfsSnapshot(files=FILES))
     counts: Counter[str] = Counter()
 
     class Counting:

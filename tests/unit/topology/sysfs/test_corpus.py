@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from pinfold.topology.drawing.machine_json import machine_document
-from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.sysfs.discovery import discover, read_machine
+from tests.unit.topology.made.machine_files import machine_snapshot, tree_of
 
 CORPUS = Path(__file__).parents[5] / "shared" / "corpus"
 DUMPS = sorted((CORPUS / "given").glob("*.tar.xz"))
@@ -40,7 +40,7 @@ def test_a_real_machine_is_read_as_the_truth_says(dump: Path, check: ModuleType)
         if truth[field] is not None:
             wrong = check.compare(field, truth[field], document[field], truth["flags"], options)
             assert not wrong, f"{field}: {wrong}"
-    found = discover(machine_snapshot(machine).tree())
+    found = discover(tree_of(machine_snapshot(machine)))
     for name in vars(machine):
         if name != "warnings":
             assert getattr(found, name) == getattr(machine, name), name

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import SysfsSnapshot
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import CoreKind, Domain, Machine
@@ -13,6 +12,7 @@ from pinfold.topology.sets.base_errors import TopologyError
 from pinfold.topology.sets.cpuset import CpuSet
 from pinfold.topology.sysfs.discovery import discover
 from tests.unit.counted_calls import count_calls
+from tests.unit.topology.made.machine_files import machine_snapshot, tree_of
 
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"
@@ -24,7 +24,7 @@ def files_of(spec: str = SPEC) -> dict[str, str]:
 
 
 def read(files: Mapping[str, str], folders: frozenset[str] = frozenset()) -> Machine:
-    return discover(SysfsSnapshot(files=files, folders=folders).tree())
+    return discover(tree_of(SysfsSnapshot(files=files, folders=folders)))
 
 
 def without(files: Mapping[str, str], *ends: str) -> dict[str, str]:
@@ -63,7 +63,7 @@ def masks_for_lists(files: Mapping[str, str]) -> dict[str, str]:
 
 def test_a_whole_tree_gives_the_machine_it_was_made_from() -> None:
     machine = machine_from_spec(SPEC)
-    assert discover(machine_snapshot(machine).tree()) == machine
+    assert discover(tree_of(machine_snapshot(machine))) == machine
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_policies_in_the_folders_of_cpus_are_found_beside_an_empty_folder_of_all
 
 
 def test_no_cpu_is_asked_for_its_clock_where_the_kernel_has_no_driver() -> None:
-    tree = machine_snapshot(machine_from_spec("core:64")).tree()
+    tree = tree_of(machine_snapshot(machine_from_spec("core:64")))
     read_paths: list[str] = []
 
     class Listing:

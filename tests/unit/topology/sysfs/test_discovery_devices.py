@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import SysfsSnapshot
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import IoDevice, Machine, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet
 from pinfold.topology.sysfs.discovery import discover
+from tests.unit.topology.made.machine_files import machine_snapshot, tree_of
 
 PCI = "sys/devices/pci0000:00/0000:00:02.0"
 
@@ -21,7 +21,7 @@ def snapshot_of(files: Mapping[str, str], links: Mapping[str, str]) -> SysfsSnap
 
 
 def read(files: Mapping[str, str], links: Mapping[str, str]) -> Machine:
-    return discover(snapshot_of(files, links).tree())
+    return discover(tree_of(snapshot_of(files, links)))
 
 
 def test_a_disk_is_where_its_controller_is_and_partitions_are_not_listed() -> None:
@@ -101,4 +101,4 @@ def test_devices_go_round_through_a_generated_tree() -> None:
         IoDevice(path="devices/pci0000:00/0000:00:04.0", kind="pci", name="0000:00:04.0"),
     )
     machine = dataclasses.replace(machine_from_spec("socket:2 core:2"), devices=devices)
-    assert discover(machine_snapshot(machine).tree()) == machine
+    assert discover(tree_of(machine_snapshot(machine))) == machine

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import SysfsSnapshot
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet
 from pinfold.topology.sysfs.discovery import discover
+from tests.unit.topology.made.machine_files import machine_snapshot, tree_of
 
 NODE = "sys/devices/system/node"
 TIERS = "sys/devices/virtual/memory_tiering"
@@ -41,7 +41,7 @@ def access(node: int, latency: str, bandwidth: str, name: str = "access0") -> di
 
 def kind_of(more: dict[str, str], links: dict[str, str], machine: SysfsSnapshot) -> Machine:
     files = {**machine.files, **more}
-    return discover(dataclasses.replace(machine, files=files, links=links).tree())
+    return discover(tree_of(dataclasses.replace(machine, files=files, links=links)))
 
 
 DRAM_ACCESS = access(0, *ALIKE) | access(1, *ALIKE)
@@ -136,7 +136,7 @@ def test_a_dax_device_tells_by_what_it_was_made_from(place: str, kind: MemoryKin
 def test_without_evidence_the_kind_is_guessed_with_a_warning(
     memory_bytes: int, distances: str, kind: MemoryKind, warning: str
 ) -> None:
-    machine = discover(bare(memory_bytes, distances)[1].tree())
+    machine = discover(tree_of(bare(memory_bytes, distances)[1]))
     assert machine.node_by_id[2].kind is kind
     assert [text for text in machine.warnings if warning in text]
 
@@ -159,7 +159,7 @@ def test_zero_access_numbers_are_not_reported_ones(zero: str) -> None:
 
 def test_nodes_without_memory_need_no_guess() -> None:
     snapshot = bare(memory_bytes=0)[1]
-    machine = discover(snapshot.tree())
+    machine = discover(tree_of(snapshot))
     assert machine.node_by_id[2].kind is MemoryKind.DRAM
     assert machine.warnings == ()
 
@@ -169,13 +169,13 @@ def test_a_generated_tree_shows_every_kind(kind: MemoryKind) -> None:
     machine = bare()[0]
     nodes = (*machine.numa_nodes[:2], dataclasses.replace(machine.numa_nodes[2], kind=kind))
     machine = dataclasses.replace(machine, numa_nodes=nodes)
-    assert discover(machine_snapshot(machine).tree()) == machine
+    assert discover(tree_of(machine_snapshot(machine))) == machine
 
 
 def test_initiators_may_be_nodes_without_cpus_and_of_class_1() -> None:
     snapshot = bare()[1]
     folders = {f"{NODE}/node2/access1/initiators/node0", f"{NODE}/node0/access0/initiators/node2"}
-    machine = discover(dataclasses.replace(snapshot, folders=frozenset(folders)).tree())
+    machine = discover(tree_of(dataclasses.replace(snapshot, folders=frozenset(folders))))
     assert str(machine.node_by_id[2].initiators) == "0"
     assert str(machine.node_by_id[0].initiators) == "2"
     assert machine.node_by_id[2].cpus == CpuSet()

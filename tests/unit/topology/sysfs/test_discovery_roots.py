@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import SysfsSnapshot, pack, write_tree
+from pinfold.topology.made.snapshot import SysfsSnapshot, pack
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.base_errors import TopologyError
 from pinfold.topology.sysfs import archive, sysfs_tree
 from pinfold.topology.sysfs.discovery import read_machine
 from pinfold.topology.sysfs.sysfs_tree import SysfsTree, open_tree
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 MACHINE = machine_from_spec("socket:2 core:2 thread:2")
 SNAPSHOT = machine_snapshot(MACHINE)

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from pinfold.topology.drawing.machine_tree import machine_drawing
-from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.machine_capture import capture
-from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Processor
 from pinfold.topology.sysfs.discovery import discover
 from pinfold.topology.sysfs.processor import parse_processor
 from pinfold.topology.sysfs.sysfs_tree import open_tree
+from tests.unit.topology.made.machine_files import machine_snapshot, write_tree
 
 INTEL = """processor\t: 0
 vendor_id\t: GenuineIntel

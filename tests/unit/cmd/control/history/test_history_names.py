@@ -64,7 +64,7 @@ def fixture_node(tmp_path: Path) -> Iterable[KeptProxy]:
 def test_a_decision_is_kept_under_the_id_that_the_runtime_gave_afterwards(
     node: KeptProxy,
 ) -> None:
-    node.wire.loopback.kubelet.start_pods([guaranteed("db", 2000)])
+    node.wire.kubelet.start_pods([guaranteed("db", 2000)])
     (created,) = node.ids()
     (kept,) = node.end()
     container = kept.container()
@@ -77,9 +77,9 @@ def test_a_decision_is_kept_under_the_id_that_the_runtime_gave_afterwards(
 
 
 def test_an_end_is_kept_under_that_id_too(node: KeptProxy) -> None:
-    node.wire.loopback.kubelet.start_pods([guaranteed("db", 2000)])
+    node.wire.kubelet.start_pods([guaranteed("db", 2000)])
     (created,) = node.ids()
-    node.wire.loopback.kubelet.remove(created)
+    node.wire.kubelet.remove(created)
     assert [(one.event, one.id) for one in node.end()] == [
         ("create", created),
         ("release", created),
@@ -87,7 +87,7 @@ def test_an_end_is_kept_under_that_id_too(node: KeptProxy) -> None:
 
 
 def test_a_container_that_never_got_an_id_is_kept_under_its_names(node: KeptProxy) -> None:
-    kubelet, pod = node.wire.loopback.kubelet, guaranteed("big", 64_000)
+    kubelet, pod = node.wire.kubelet, guaranteed("big", 64_000)
     pod_id = kubelet.run_pod(pod)
     with pytest.raises(grpc.RpcError):
         kubelet.create(pod_id, pod, pod.containers[0])
@@ -95,7 +95,7 @@ def test_a_container_that_never_got_an_id_is_kept_under_its_names(node: KeptProx
 
 
 def test_a_creation_under_way_at_the_end_is_kept_under_its_names(node: KeptProxy) -> None:
-    node.wire.loopback.kubelet.start_pods([guaranteed("db", 2000)])
+    node.wire.kubelet.start_pods([guaranteed("db", 2000)])
     front = node.wire.front
     assert front is not None
     assert front.settle(SECONDS)

@@ -1,9 +1,10 @@
 """Turning the knobs of Speed Select: put back as found, and what a device refuses is one line."""
 
+import contextlib
 import errno
 import logging
 import os
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from pinfold.cmd.kernel.kernel_settings import KernelSettings
 from pinfold.cmd.kernel.knobs import Knobs
 from pinfold.cmd.kernel.originals import Originals
-from pinfold.cmd.kernel.speed_select.speed_select_knobs import Registers
+from pinfold.cmd.kernel.speed_select.speed_select_registers import DeviceRegisters
 from pinfold.cmd.kernel.speed_select_access import SpeedSelectAccess
 from pinfold.policy.tuning.effects import Effects, Knob, KnobKind
 from pinfold.topology.made.spec import machine_from_spec
@@ -28,7 +29,7 @@ CPU = Knob(KnobKind.CLOS, 17, "0/1")
 WANTED = {FAST: "3800000", TOP: "3800000", CPU: "3", POWER: "1 ordered", TURBO: "1"}
 
 
-class Domain:
+class Domain(DeviceRegisters):
     """The registers of one power domain; turbo frequency needs core power, as in hardware."""
 
     def __init__(self) -> None:
@@ -39,8 +40,9 @@ class Domain:
         self.written: list[str] = []
         self.refusal: int | None = None
 
-    def session(self, machine: Machine) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextlib.contextmanager
+    def session(self, machine: Machine) -> Generator[None, None, None]:
+        yield
 
     def state(self) -> tuple[object, ...]:
         return dict(self.clos), dict(self.khz), self.power, self.turbo
@@ -94,7 +96,7 @@ class Domain:
         self.written.append(what)
 
 
-def settings(folder: Path, registers: Registers | None) -> KernelSettings:
+def settings(folder: Path, registers: DeviceRegisters | None) -> KernelSettings:
     log = logging.getLogger("settings")
     return KernelSettings(
         Knobs(folder, SpeedSelectAccess(lambda: registers)), Originals(folder, "boot", log), log

@@ -12,7 +12,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.pinning import Pinning
-from pinfold.policy.scenarios.laws.law_watch import LawWatch, violations
+from pinfold.policy.scenarios.laws.law_watch import LawWatch
 from pinfold.policy.scenarios.scenario_file import Topology, parse_scenarios
 from pinfold.policy.scenarios.scenario_run import ScenarioRun
 from pinfold.policy.scenarios.simulated_runtime import Running, Runtime
@@ -94,7 +94,7 @@ def released(engine: Engine, runtime: Runtime) -> None:
 
 
 def test_a_healthy_state_breaks_no_law() -> None:
-    assert list(violations(*healthy())) == []
+    assert list(LawWatch(*healthy()).broken()) == []
 
 
 @pytest.mark.parametrize(
@@ -116,15 +116,15 @@ def test_a_broken_law_is_one_sentence(
 ) -> None:
     engine, runtime = healthy()
     spoil(engine, runtime)
-    assert any(sentence in one for one in violations(engine, runtime))
+    assert any(sentence in one for one in LawWatch(engine, runtime).broken())
 
 
 def test_memory_that_is_not_for_a_container_breaks_a_law() -> None:
     engine, runtime = healthy(available_memory="nodeset:0")
-    assert list(violations(engine, runtime)) == []
+    assert list(LawWatch(engine, runtime).broken()) == []
     held(runtime, "shared").mems = NodeSet.of(0, 1)
     assert "default/shared/shared may use memory nodes 1, which are not for it" in list(
-        violations(engine, runtime)
+        LawWatch(engine, runtime).broken()
     )
 
 

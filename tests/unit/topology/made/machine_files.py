@@ -1,14 +1,26 @@
-"""The sysfs tree that shows a given machine: discovery's inverse, for tests and made-up nodes."""
+"""The files that show a given machine: discovery's inverse, as a snapshot, a tree or on disk."""
 
+import io
+import os
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
-from ..model.machine import Cache, CoreKind, Cpu, IoDevice, Machine, MemoryKind, NumaNode
-from ..sets.cpuset import CpuSet, NodeSet
-from ..sysfs.cpus import CPU
-from ..sysfs.numa_nodes import NODE
-from ..sysfs.processor import CPUINFO
-from .snapshot import SysfsSnapshot
+from pinfold.topology.made.snapshot import SysfsSnapshot, pack
+from pinfold.topology.model.machine import (
+    Cache,
+    CoreKind,
+    Cpu,
+    IoDevice,
+    Machine,
+    MemoryKind,
+    NumaNode,
+)
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from pinfold.topology.sysfs.archive import ArchiveTree, read_archive
+from pinfold.topology.sysfs.cpus import CPU
+from pinfold.topology.sysfs.numa_nodes import NODE
+from pinfold.topology.sysfs.processor import CPUINFO
 
 _TIERS: Final = "sys/devices/virtual/memory_tiering"
 _CXL_ROOT: Final = "sys/devices/platform/ACPI0017:00/root0/decoder0.0"
@@ -51,6 +63,26 @@ def machine_snapshot(machine: Machine) -> SysfsSnapshot:
         links=links,
         folders=frozenset(folders),
     )
+
+
+def tree_of(snapshot: SysfsSnapshot, root: str = "snapshot") -> ArchiveTree:
+    """A snapshot as a tree that discovery reads."""
+    packed = pack(snapshot, "snapshot.tar")
+    return read_archive(root, io.BytesIO(packed), len(packed))
+
+
+def write_tree(snapshot: SysfsSnapshot, root: str) -> None:
+    """Write a snapshot's files below a directory that exists."""
+    for path in snapshot.folders:
+        os.makedirs(f"{root}/{path}", exist_ok=True)
+    for path, text in snapshot.files.items():
+        file = Path(root, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    for path, target in snapshot.links.items():
+        folder = os.path.dirname(path)
+        os.makedirs(f"{root}/{folder}", exist_ok=True)
+        os.symlink(os.path.relpath(target, folder), f"{root}/{path}")
 
 
 def _cpu_set_files(machine: Machine) -> Iterator[tuple[str, str]]:

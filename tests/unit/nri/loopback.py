@@ -9,13 +9,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from ...policy.engine.engine import Engine
-from ...topology.sets.base_errors import PinfoldError
-from ..dispatch.report import Happening, Report
-from ..plugin.plugin import Plugin, Timing
-from .embedded_runtime import EmbeddedRuntime
-from .embedded_updates import embedded_link
-from .runtime_dialects import NEWEST, Dialect
+from pinfold.nri.dispatch.report import Happening, Report
+from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.embedded_updates import embedded_link
+from pinfold.nri.embedded.runtime_dialects import NEWEST, Dialect
+from pinfold.nri.plugin.plugin import Plugin, Timing
+from pinfold.policy.engine.engine import Engine
+from pinfold.topology.sets.base_errors import PinfoldError
 
 _SECONDS: Final = 10.0
 
@@ -25,10 +25,6 @@ class Loopback(Struct, frozen=True):
 
     runtime: EmbeddedRuntime
     plugin: Plugin
-
-    def round_trip(self) -> None:
-        """One call through the whole wire and back that the policy has nothing to do with."""
-        self.runtime.exchange("Shutdown", b"", _SECONDS)
 
 
 def _ignore(_happening: Happening) -> None:
