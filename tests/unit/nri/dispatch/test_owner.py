@@ -306,6 +306,29 @@ def test_what_is_left_is_done_piece_by_piece_and_before_work_that_is_handed_in(d
     assert not desk.owner.left
 
 
+def test_what_a_call_under_way_leaves_is_done_before_work_that_is_handed_in_meanwhile(
+    desk: Desk,
+) -> None:
+    begun, gate = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def create() -> None:
+        begun.set()
+        assert gate.wait(LONG)
+        desk.owner.afterwards(lambda: done.append("log"))
+
+    call = threading.Thread(target=desk.owner.serve, args=(Turn("create", create), LONG))
+    call.start()
+    assert begun.wait(LONG)
+    reload = desk.owner.submit("reload", lambda: done.append("reload"))
+    # The owner's thread waits for the call by then.
+    assert reload.wait(0.1) is None
+    gate.set()
+    call.join(LONG)
+    desk.owner.ask("wait", lambda: None)
+    assert done == ["log", "reload"]
+
+
 def test_nothing_comes_before_a_turn_that_is_held(desk: Desk) -> None:
     done: list[str] = []
     notice: Turn[None] = Turn("start", lambda: done.append("start"))
