@@ -83,6 +83,31 @@ def test_the_policy_shows_the_runtimes_id(node: ProxiedNode) -> None:
     assert known.state is ContainerState.RUNNING
 
 
+def test_a_turn_that_outlives_the_proxys_loop_is_done_and_is_no_fault(
+    node: ProxiedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = node.create(node.run_pod("own"), "own", 2000)
+    begun, gate = threading.Event(), threading.Event()
+
+    def be_busy() -> None:
+        begun.set()
+        gate.wait(10)
+
+    node.proxy.owner.submit("busy", be_busy)
+    assert begun.wait(10)
+    node.kubelet.start_container(created)
+    close = node.proxy.actuator.close
+
+    def close_once_the_loop_is_over() -> None:
+        gate.set()
+        close()
+
+    monkeypatch.setattr(node.proxy.actuator, "close", close_once_the_loop_is_over)
+    node.end_proxy()
+    assert [*node.states()] == [ContainerState.RUNNING]
+    assert node.faults() == []
+
+
 def test_fields_that_nobody_here_knows_reach_the_runtime(node: ProxiedNode) -> None:
     pod = node.run_pod("odd")
     sent: list[bytes] = []

@@ -127,5 +127,25 @@ def test_what_a_turn_leaves_is_done_aside_soon_after_it(name: str) -> None:
     assert threading.current_thread() not in threads
 
 
+def test_a_turn_that_outlives_the_loop_tells_its_own_fault() -> None:
+    one = Asked()
+
+    def fail() -> str:
+        raise ZeroDivisionError("a fault")
+
+    async def main() -> None:
+        asking = one.turns.ask("ask", fail, SECONDS, late=one.told.append, given_up=one.told.append)
+        task = asyncio.create_task(asking)
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    one.gate.set()
+    one.owner.close()
+    assert one.told == ["a fault"]
+
+
 def _unseen(_value: None) -> None:
     raise AssertionError("nobody is late")
