@@ -41,7 +41,8 @@ def create(node: LiveNode, container: Container) -> object:
 
 
 def told(node: LiveNode) -> dict[ContainerId, Pinning]:
-    """What all have been told as the kernel has it, and nothing is on its way to them."""
+    """What all have been told as the kernel has it, and nothing is on its way to them, or to us."""
+    node.owner.ask("behind what was left", lambda: None)
     assert node.actuator.settle(10)
     return dict(node.kernel)
 
