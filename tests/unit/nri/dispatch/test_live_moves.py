@@ -360,10 +360,10 @@ def test_those_who_go_together_may_have_what_the_first_has_left(node: LiveNode) 
         node.refusal(container_of(f"new-{number}", 1))
     others = [one for one in policy.grants.values() if one.container_id not in (main.id, side.id)]
     assert all(one.exclusive.isdisjoint(home) for one in others)
-    policy.check()
+    node.owner.ask("check", policy.check)
     node.answers.set()
     node.wait(lambda: not policy.left)
-    policy.check()
+    node.owner.ask("check", policy.check)
 
 
 def resize(node: LiveNode, container: Container, cpus: int) -> str:
@@ -416,7 +416,7 @@ def test_who_grows_again_meanwhile_has_them_back(node: LiveNode) -> None:
     assert len(node.events.policy.left[owner.id].exclusive) == 2
     assert not resize(node, owner, 4)
     assert not node.events.policy.left
-    node.events.policy.check()
+    node.owner.ask("check", node.events.policy.check)
 
 
 def test_who_is_on_its_way_may_be_sent_back_to_where_it_was(node: LiveNode) -> None:
@@ -430,7 +430,7 @@ def test_who_is_on_its_way_may_be_sent_back_to_where_it_was(node: LiveNode) -> N
     node.move(owner, here)
     assert node.events.policy.grants[owner.id].exclusive == home
     assert node.events.policy.left[owner.id].exclusive.isdisjoint(home)
-    node.events.policy.check()
+    node.owner.ask("check", node.events.policy.check)
     node.answers.set()
     node.wait(lambda: not node.events.policy.left)
     assert node.actuator.settle(SECONDS)
@@ -450,7 +450,7 @@ def test_what_was_left_is_kept_on_where_a_further_move_is_refused(node: LiveNode
     assert {one: grant.exclusive for one, grant in node.events.policy.left.items()} == {
         one: grant.exclusive for one, grant in left.items()
     }
-    node.events.policy.check()
+    node.owner.ask("check", node.events.policy.check)
 
 
 def test_cpus_that_a_reload_takes_are_for_others_once_the_kernel_has_taken_them(
@@ -476,7 +476,7 @@ def test_cpus_that_a_reload_takes_are_for_others_once_the_kernel_has_taken_them(
     assert f"cpus {own[1]} are free once" in refusals[-1]
     others = [one for one in policy.grants.values() if one.container_id != second.id]
     assert all(one.exclusive.isdisjoint(own[1]) for one in others)
-    policy.check()
+    node.owner.ask("check", policy.check)
     node.answers.set()
     node.wait(lambda: not policy.left)
     told = policy.pinning(sharer.id)
