@@ -26,7 +26,7 @@ def fixture_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveNode]:
     node = LiveNode()
     # One with cpus of its own, and one that shares: both are told others by whoever comes and goes.
     node.run(container_of("owner", 2), container_of("sharer", 0.5))
-    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    node.crashed = ignored
     yield node
     node.end()
 

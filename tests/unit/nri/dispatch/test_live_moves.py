@@ -38,7 +38,9 @@ def _fail(what: str, error: Exception) -> None:
 
 
 def ignored(what: str, error: Exception) -> None:
-    """Whoever asked is told as well."""
+    """Whoever asked is told as well of a fault that a test makes."""
+    if not isinstance(error, ZeroDivisionError | KeyError):
+        _fail(what, error)
 
 
 def in_node(number: int) -> dict[str, str]:
@@ -63,7 +65,9 @@ class LiveNode:
         self.answers = threading.Event()
         self.answers.set()
         self.refused: set[ContainerId] = set()
-        self.owner = Owner(_fail)
+        self.crashed: Callable[[str, Exception], None] = _fail
+        """Told of what raises, perhaps after whoever asked for it."""
+        self.owner = Owner(lambda what, error: self.crashed(what, error))
         self.actuator = Actuator(
             self.report,
             time.monotonic,
@@ -332,7 +336,7 @@ def test_those_before_one_that_raises_are_sent(
         return policy.move(one, pool)
 
     monkeypatch.setattr(Engine, "place_anew", raising)
-    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    node.crashed = ignored
     steps = [JointStep(owner.id), JointStep(other.id)]
     with pytest.raises(ZeroDivisionError):
         node.owner.ask("go", lambda: node.events.moves.place_anew(steps))
