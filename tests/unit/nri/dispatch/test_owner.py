@@ -247,8 +247,8 @@ def is_closed(owner: Owner) -> bool:
     return owner._is_closed  # pyright: ignore[reportPrivateUsage]  # no other sign of it
 
 
-def has_calls_queued(owner: Owner) -> bool:
-    return owner._calls_queued > 0  # pyright: ignore[reportPrivateUsage]  # no other sign of them
+def handed_in(owner: Owner) -> int:
+    return owner._handed_in  # pyright: ignore[reportPrivateUsage]  # no other sign of it
 
 
 def test_a_call_is_done_by_whoever_serves_it_and_in_its_thread(desk: Desk) -> None:
@@ -285,7 +285,7 @@ def test_a_call_behind_one_that_still_waits_for_its_turn_is_done_behind_it(desk:
         first = Turn("first", partial(done.append, "first"))
         waiting = threading.Thread(target=desk.owner.serve, args=(first, LONG))
         waiting.start()
-        while not has_calls_queued(desk.owner):
+        while handed_in(desk.owner) < 2:
             time.sleep(0.001)
         # As by a thread that gave the first one up, which its own thread has not noticed yet.
         assert desk.owner.serve(Turn("second", partial(done.append, "second")), 0.001) is None
