@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -34,7 +35,7 @@ from .event_stream import GET_EVENTS, EventStream
 from .hooks import Hooks
 from .known_containers import KnownContainers
 from .listen_place import ListenPlaceError
-from .policy_turns import PolicyTurns
+from .policy_turns import PolicyTurns, tell
 from .proxy_events import ProxiedPolicy, ProxyEvents
 from .reconciler import LOOK_SECONDS, Reconciler
 from .relay import Relay
@@ -107,8 +108,7 @@ class CriProxy:
             self._is_stopped = True
             loop, stopping = self._loop, self._stopping
         if loop is not None and stopping is not None:
-            with contextlib.suppress(RuntimeError):  # it is over already
-                loop.call_soon_threadsafe(stopping.set)
+            tell(loop, stopping.set)
 
     def wait_until_ready(self, seconds: float) -> bool:
         """Whether everything that runs is known within this time."""
@@ -291,11 +291,11 @@ class _Session:
 
     def _look_soon(self) -> None:
         """Have the lists read soon. For any thread."""
-        self._loop.call_soon_threadsafe(self._wanted.set)
+        tell(self._loop, self._wanted.set)
 
     def _started(self, policy_id: ContainerId) -> None:
         """A container runs: find its process, by which its cgroup is read back. For any thread."""
-        self._loop.call_soon_threadsafe(self._spawn, policy_id)
+        tell(self._loop, partial(self._spawn, policy_id))
 
     def _spawn(self, policy_id: ContainerId) -> None:
         self._keep(self._find_process(policy_id))

@@ -1,6 +1,7 @@
 """Turns at the policy, taken from an event loop that must not wait for anybody."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -14,6 +15,12 @@ _QUIET_SECONDS: Final = 0.01
 """After the last turn: few runtimes take longer to create a container."""
 _LEFT_SECONDS: Final = 0.1
 """For which reports and the like are put off at most."""
+
+
+def tell(loop: asyncio.AbstractEventLoop, work: Callable[[], object]) -> None:
+    """Have a loop do this soon, for any thread; turns may outlive it, and it needs nothing then."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(work)
 
 
 class PolicyTurns:
@@ -58,14 +65,14 @@ class PolicyTurns:
 
         def told(value: T) -> T:
             value = value if in_time is None else in_time(value)
-            loop.call_soon_threadsafe(is_over.set)
+            tell(loop, is_over.set)
             return value
 
         def failing() -> T:
             try:
                 return work()
             except Exception:
-                loop.call_soon_threadsafe(is_over.set)
+                tell(loop, is_over.set)
                 raise
 
         turn = Turn(name, failing, unheard, told)

@@ -208,6 +208,9 @@ class Owner:
         # What is left of calls was there before.
         self._finish()
         with self._held:
+            # And of a call that was under way until now; what that leaves in turn can wait.
+            for _ in range(len(self.left)):
+                self._do(self.left.popleft())
             self._do(entry.turn)
             if entry.is_call:
                 with self._counting:

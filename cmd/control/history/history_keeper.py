@@ -213,7 +213,7 @@ class HistoryKeeper:
         """Containers that an earlier part of the file tells of, as they are."""
         for container_id, grant in pacer.among(snapshot.grants.items()):
             # The others are told of by what waits, or will: a snapshot may know of them before.
-            if container_id in self._paths:
+            if container_id in self._paths and container_id not in self._unnamed:
                 yield present_container(
                     at,
                     PlacedContainer(

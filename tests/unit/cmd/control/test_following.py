@@ -12,7 +12,11 @@ from click.testing import CliRunner
 
 from pinfold.cmd.control.control_client import ControlClient, ControlError
 from pinfold.cmd.control.documents import FollowedDocument, PinDocument
-from pinfold.cmd.control.following.decision_feed import WAITING_MAX, DecisionFeed
+from pinfold.cmd.control.following.decision_feed import (
+    WAITING_MAX,
+    DecisionFeed,
+    DecisionFollower,
+)
 from pinfold.cmd.control.stream_places import STREAMS_MAX
 from pinfold.cmd.pinfold import main
 from pinfold.nri.dispatch.report import Released
@@ -20,6 +24,8 @@ from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 
 from ..daemon.paper_node import burstable, guaranteed
 from .asked_node import AskedNode
+
+SECONDS = 60.0
 
 
 @pytest.fixture(name="node")
@@ -86,12 +92,24 @@ def test_a_follower_that_does_not_read_loses_what_it_has_no_room_for() -> None:
     assert follower.dropped == 3
 
 
-def test_the_command_shows_a_line_for_each_until_the_daemon_ends(tmp_path: Path) -> None:
+def test_the_command_shows_a_line_for_each_until_the_daemon_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = AskedNode(tmp_path)
     node.start()
+    following, is_followed = node.journal.feed.following, threading.Event()
+
+    @contextlib.contextmanager
+    def followed() -> Generator[DecisionFollower]:
+        with following() as follower:
+            is_followed.set()
+            yield follower
+
+    monkeypatch.setattr(node.journal.feed, "following", followed)
 
     def come_and_end() -> None:
-        # The command needs a moment before it misses nothing.
+        is_followed.wait(SECONDS)
+        # A line needs a moment before the end.
         for number in range(20):
             node.run(burstable(f"side-{number}", 100))
             time.sleep(0.1)

@@ -3,9 +3,10 @@
 import logging
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from pinfold.cmd.daemon.daemon import Daemon, memory_bytes
 from pinfold.cmd.report.decision_log import DecisionLog
@@ -23,6 +24,8 @@ from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.topology.model.machine import Machine
+
+T = TypeVar("T")
 
 GIB = 2**30
 MIB = 2**20
@@ -187,7 +190,11 @@ class PaperNode:
 
     def grant(self, name: str) -> Grant:
         """What the policy thinks a container has."""
-        return self.daemon.engine.grants[self.id_of(name)]
+        return self.look(lambda: self.daemon.engine.grants[self.id_of(name)])
+
+    def look(self, take: Callable[[], T]) -> T:
+        """What the policy says between two turns: within one it has said half of it."""
+        return self.daemon.plugin.owner.ask("look", take)
 
     def _connect(self) -> socket.socket:
         if self.is_down:

@@ -9,8 +9,8 @@ import pytest
 
 from pinfold.cmd.daemon.daemon import Command, CommandQueue
 
-_TIMES = 5
-_SECONDS = 1.0
+_TIMES = 20
+_SECONDS = 4.0
 """For all of them: a thread that looked twice a second would need longer."""
 
 

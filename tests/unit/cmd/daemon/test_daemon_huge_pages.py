@@ -57,8 +57,8 @@ def paged(name: str, total: int, size: int = LARGE, milli: int = 1000) -> PodSpe
 
 def left(node: PaperNode, size: int = LARGE) -> int:
     """Bytes in pages that nobody holds, by the policy's books."""
-    node.daemon.engine.check()
-    memory = node.daemon.engine.snapshot().memory
+    node.look(node.daemon.engine.check)
+    memory = node.look(node.daemon.engine.snapshot).memory
     held = sum(holding.pages().get(size, 0) for holding, _ in memory.holdings)
     return size * (memory.nodes.page_count(memory.nodes.with_memory, size) - held)
 

@@ -52,7 +52,7 @@ class Node(PaperNode):
 
     def memory(self, name: str) -> str:
         """The nodes that a container holds by the policy's books, pinned to them or not."""
-        self.daemon.engine.check()
+        self.look(self.daemon.engine.check)
         return str(self.grant(name).memory)
 
 

@@ -404,13 +404,13 @@ def test_an_owner_that_the_runtime_refuses_to_move_keeps_its_cpus(
     node.pass_seconds(2 * RULES_SECONDS)
     assert len(lines(caplog, "replace")) == 1
     assert eventually(lambda: bool(lines(caplog, "degraded")))
+    assert node.daemon.plugin.settle()
     assert len(lines(caplog, "return")) == 1
     grant = node.daemon.engine.grants[ContainerId(web_id)]
     assert str(grant.exclusive) == home == node.runtime.kernel[web_id].cpus
     (line,) = lines(caplog, "degraded")
     assert 'reason="the runtime refuses to move it: UNKNOWN: failed to update resources"' in line
     assert node.daemon.engine.decisions[ContainerId(web_id)].unmet
-    assert node.daemon.plugin.settle()
     assert node.daemon.plugin.actuator.counts().failing == 0, "it has what it should have again"
     for number in range(3):
         node.run(f"new{number}", "new", 1)

@@ -15,6 +15,7 @@ from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.embedded_updates import kernel_reader
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import ContainerState
 from pinfold.topology.made.spec import machine_from_spec
 from tests.e2e.api import cri_pb2 as api
@@ -96,7 +97,11 @@ class ProxiedNode:
 
     def states(self) -> Sequence[ContainerState]:
         """The states of all containers that the policy knows."""
-        return [one.state for one in self.proxy.events.policy.snapshot().containers.values()]
+        return [one.state for one in self.snapshot().containers.values()]
+
+    def snapshot(self) -> Snapshot:
+        """The policy between two turns: within one it has said half of it."""
+        return self.proxy.owner.ask("look", lambda: self.engine.snapshot(), SECONDS)
 
     def settled(self) -> None:
         assert self.proxy.settle(SECONDS)

@@ -26,6 +26,8 @@ class RawRuntime(RawHandler):
         self.metadata: dict[str, str | bytes] = {}
         self.seconds_left: float | None = None
         self.methods: list[str] = []
+        self.has_begun = threading.Event()
+        """A call waits there."""
         self.is_cancelled = threading.Event()
 
     def service(
@@ -71,6 +73,7 @@ class RawRuntime(RawHandler):
 
     def _wait(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         context.add_callback(self.is_cancelled.set)
+        self.has_begun.set()
         yield request
         self.is_cancelled.wait(20)
 

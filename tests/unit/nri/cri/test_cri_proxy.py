@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from pinfold.nri.api import nri_pb2
+from pinfold.nri.cri.event_stream import EventStream
 from pinfold.nri.dispatch.report import (
     Connected,
     Disconnected,
@@ -42,12 +43,12 @@ def fixture_node(tmp_path: Path) -> Generator[ProxiedNode]:
 
 
 def grants(node: ProxiedNode) -> int:
-    return len(node.engine.grants)
+    """How many containers hold something, between two turns."""
+    return node.proxy.owner.ask("look", lambda: len(node.engine.grants), 10)
 
 
 def has_grants(node: ProxiedNode, count: int) -> bool:
     """Whether so many containers hold something, once the turns asked for are over."""
-    node.proxy.owner.ask("look", lambda: None, 10)
     return grants(node) == count
 
 
@@ -81,6 +82,31 @@ def test_the_policy_shows_the_runtimes_id(node: ProxiedNode) -> None:
     (known,) = node.engine.containers.values()
     assert known.shown_id == created
     assert known.state is ContainerState.RUNNING
+
+
+def test_a_turn_that_outlives_the_proxys_loop_is_done_and_is_no_fault(
+    node: ProxiedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = node.create(node.run_pod("own"), "own", 2000)
+    begun, gate = threading.Event(), threading.Event()
+
+    def be_busy() -> None:
+        begun.set()
+        gate.wait(10)
+
+    node.proxy.owner.submit("busy", be_busy)
+    assert begun.wait(10)
+    node.kubelet.start_container(created)
+    close = node.proxy.actuator.close
+
+    def close_once_the_loop_is_over() -> None:
+        gate.set()
+        close()
+
+    monkeypatch.setattr(node.proxy.actuator, "close", close_once_the_loop_is_over)
+    node.end_proxy()
+    assert [*node.states()] == [ContainerState.RUNNING]
+    assert node.faults() == []
 
 
 def test_fields_that_nobody_here_knows_reach_the_runtime(node: ProxiedNode) -> None:
@@ -272,7 +298,7 @@ def test_what_came_of_a_cancelled_creation_is_learned_from_a_list(node: ProxiedN
     pod = node.run_pod("own")
     gate = threading.Event()
     node.server.after = lambda method: _pass(gate) if method == "CreateContainer" else None
-    impatient = Cri(node.socket, 0.3)
+    impatient = Cri(node.socket, 2.0)
     with pytest.raises(grpc.RpcError):
         node.create(pod, "own", 2000, cri=impatient)
     impatient.close()
@@ -289,7 +315,7 @@ def test_what_came_of_a_cancelled_creation_is_learned_from_a_list(node: ProxiedN
 
 
 def known(node: ProxiedNode) -> list[Any]:
-    return list(node.engine.snapshot().containers.values())
+    return list(node.snapshot().containers.values())
 
 
 def test_a_cancelled_creation_that_came_to_nothing_gives_its_cpus_back(node: ProxiedNode) -> None:
@@ -302,7 +328,7 @@ def test_a_cancelled_creation_that_came_to_nothing_gives_its_cpus_back(node: Pro
             raise RequestError("too late")
 
     node.server.before = wait_and_fail
-    impatient = Cri(node.socket, 0.3)
+    impatient = Cri(node.socket, 2.0)
     with pytest.raises(grpc.RpcError):
         node.create(pod, "own", 2000, cri=impatient)
     impatient.close()
@@ -446,10 +472,18 @@ def test_an_update_that_gives_cpus_and_takes_memory_does_both(node: ProxiedNode)
         assert container.resources.memory_limit_bytes == memory
 
 
-def test_every_reader_gets_every_event(node: ProxiedNode) -> None:
+def test_every_reader_gets_every_event(node: ProxiedNode, monkeypatch: pytest.MonkeyPatch) -> None:
     client = RawClient(node.socket)
+    opened: Any = getattr(EventStream, "_opened")  # noqa: B009
+    ready: list[EventStream] = []
+
+    async def opened_for_one_more(stream: EventStream) -> None:
+        await opened(stream)
+        ready.append(stream)
+
+    monkeypatch.setattr(EventStream, "_opened", opened_for_one_more)
     readers = [client.stream("GetContainerEvents", b"", timeout=20) for _ in range(3)]
-    time.sleep(0.5)
+    assert eventually(lambda: len(ready) == len(readers))
     own = node.run("own", 2000)
     for reader in readers:
         event = next(reader)
@@ -543,9 +577,7 @@ def test_sockets_that_are_deleted_again_and_again_do_not_pile_up(node: ProxiedNo
         shutil.rmtree(node.socket.parent)
         while len(losses(node)) == number:
             time.sleep(0.02)
-    until = time.monotonic() + 5
-    while listening() > 4 and time.monotonic() < until:
-        time.sleep(0.02)
+    assert eventually(lambda: listening() <= 4)
     assert listening() == 4
     assert node.cpus(node.run("other", 1000)) == "3", "by the client of the first socket"
     assert node.cpus(own) == "1-2"
@@ -591,7 +623,7 @@ def test_fifty_calls_at_once_leave_no_cpu_to_two(node: ProxiedNode) -> None:
     own = [node.cpus(one) for one in made[:5]]
     assert len(set(own)) == 5
     assert {node.cpus(one) for one in made[5:]} == {"6-7"}
-    node.engine.check()
+    node.proxy.owner.ask("check", node.engine.check, 10)
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(node.kubelet.remove_container, made))
     assert has_grants(node, 0)
@@ -675,8 +707,8 @@ def test_whatever_fails_or_is_given_up_every_cpu_comes_back(node: ProxiedNode, s
         )
     )
     node.settled()
-    node.engine.check()
-    exclusive = [cpu for one in node.engine.snapshot().grants.values() for cpu in one.exclusive]
+    node.proxy.owner.ask("check", node.engine.check, 10)
+    exclusive = [cpu for one in node.snapshot().grants.values() for cpu in one.exclusive]
     assert len(exclusive) == len(set(exclusive))
     for pod in list(node.runtime.pods):
         node.kubelet.stop_pod(pod)

@@ -70,7 +70,7 @@ def test_both_end_during_a_creation_and_come_back(
     assert node.proxy.wait_until_ready(5), "within five seconds of the runtime's return"
     node.settled()
     (late,) = [one for one in node.runtime.containers if one not in (shared, own)]
-    assert {one.shown_id for one in node.engine.snapshot().containers.values()} == {
+    assert {one.shown_id for one in node.snapshot().containers.values()} == {
         *(shared, own, late)
     }, "the one that was created without an answer is known"
     # A kubelet that asks again finds the name taken, and starts what it finds in the list.
@@ -85,7 +85,7 @@ def test_both_end_during_a_creation_and_come_back(
         node.kubelet.remove_container(one)
     node.settled()
     assert node.cpus(shared) == "1-7"
-    node.engine.check()
+    node.proxy.owner.ask("check", node.engine.check, 10)
 
 
 @pytest.mark.parametrize("which", ["proxy", "runtime"])

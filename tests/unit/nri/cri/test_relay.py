@@ -247,7 +247,7 @@ def test_a_hooked_call_that_is_cancelled_or_late_has_an_unknown_end(
     watched: Watched, client: RawClient
 ) -> None:
     with pytest.raises(grpc.RpcError):
-        client.unary("Wait", b"", timeout=0.3)
+        client.unary("Wait", b"", timeout=2.0)
     assert watched.is_told.wait(5)
     assert watched.outcomes == [CallFailure.UNKNOWN]
 
@@ -292,7 +292,7 @@ def test_the_end_of_a_hooked_call_goes_through(tmp_path: Path, client: RawClient
         relaying(tmp_path / "r.sock", tmp_path / "p.sock", {"Wait": watched.hook}),
     ):
         call = client.stream("Wait", b"")
-        time.sleep(0.3)
+        assert runtime.has_begun.wait(5)
         call.cancel()
         assert runtime.is_cancelled.wait(5)
         assert watched.is_told.wait(5)

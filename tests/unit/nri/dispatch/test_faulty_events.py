@@ -26,7 +26,7 @@ def fixture_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveNode]:
     node = LiveNode()
     # One with cpus of its own, and one that shares: both are told others by whoever comes and goes.
     node.run(container_of("owner", 2), container_of("sharer", 0.5))
-    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    node.crashed = ignored
     yield node
     node.end()
 
@@ -41,7 +41,8 @@ def create(node: LiveNode, container: Container) -> object:
 
 
 def told(node: LiveNode) -> dict[ContainerId, Pinning]:
-    """What all have been told as the kernel has it, and nothing is on its way to them."""
+    """What all have been told as the kernel has it, and nothing is on its way to them, or to us."""
+    node.owner.ask("behind what was left", lambda: None)
     assert node.actuator.settle(10)
     return dict(node.kernel)
 

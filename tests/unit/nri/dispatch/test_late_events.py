@@ -24,7 +24,7 @@ LATE: tuple[Callable[[LiveNode, Container], object], ...] = (
 def fixture_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveNode]:
     node = LiveNode()
     node.run(ENDED, OTHER)
-    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    node.crashed = ignored
     yield node
     node.end()
 

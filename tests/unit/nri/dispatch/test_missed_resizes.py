@@ -335,5 +335,5 @@ def test_a_fault_leaves_it_as_it_is_and_the_others_are_told(
     assert len(policy.grants[owner.id].exclusive) == 4
     assert len(policy.grants[other.id].exclusive) == 1
     assert node.kernel[owner.id] == old.kernel[owner.id]
-    policy.check()
+    node.owner.ask("check", policy.check)
     node.wait(lambda: [one for one in node.happenings if isinstance(one, Crashed)])

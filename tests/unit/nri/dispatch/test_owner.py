@@ -247,6 +247,10 @@ def is_closed(owner: Owner) -> bool:
     return owner._is_closed  # pyright: ignore[reportPrivateUsage]  # no other sign of it
 
 
+def handed_in(owner: Owner) -> int:
+    return owner._handed_in  # pyright: ignore[reportPrivateUsage]  # no other sign of it
+
+
 def test_a_call_is_done_by_whoever_serves_it_and_in_its_thread(desk: Desk) -> None:
     served = Turn("create", threading.get_ident)
     assert desk.owner.serve(served, 5) == Done(threading.get_ident())
@@ -281,7 +285,8 @@ def test_a_call_behind_one_that_still_waits_for_its_turn_is_done_behind_it(desk:
         first = Turn("first", partial(done.append, "first"))
         waiting = threading.Thread(target=desk.owner.serve, args=(first, LONG))
         waiting.start()
-        time.sleep(0.005)
+        while handed_in(desk.owner) < 2:
+            time.sleep(0.001)
         # As by a thread that gave the first one up, which its own thread has not noticed yet.
         assert desk.owner.serve(Turn("second", partial(done.append, "second")), 0.001) is None
         gate.set()
@@ -304,6 +309,29 @@ def test_what_is_left_is_done_piece_by_piece_and_before_work_that_is_handed_in(d
     desk.owner.ask("metrics", lambda: done.append("metrics"))
     assert done == ["log", "state", "metrics"]
     assert not desk.owner.left
+
+
+def test_what_a_call_under_way_leaves_is_done_before_work_that_is_handed_in_meanwhile(
+    desk: Desk,
+) -> None:
+    begun, gate = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def create() -> None:
+        begun.set()
+        assert gate.wait(LONG)
+        desk.owner.afterwards(lambda: done.append("log"))
+
+    call = threading.Thread(target=desk.owner.serve, args=(Turn("create", create), LONG))
+    call.start()
+    assert begun.wait(LONG)
+    reload = desk.owner.submit("reload", lambda: done.append("reload"))
+    # The owner's thread waits for the call by then.
+    assert reload.wait(0.1) is None
+    gate.set()
+    call.join(LONG)
+    desk.owner.ask("wait", lambda: None)
+    assert done == ["log", "reload"]
 
 
 def test_nothing_comes_before_a_turn_that_is_held(desk: Desk) -> None:

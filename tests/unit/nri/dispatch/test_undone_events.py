@@ -84,7 +84,7 @@ def test_cpus_are_kept_where_an_event_of_their_former_owner_raises(
         monkeypatch.setattr(LeftCpus, "keep", _raise)
     else:
         monkeypatch.setattr(Allocator, decision, _raise)
-    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    node.crashed = ignored
     with pytest.raises(ZeroDivisionError):
         node.owner.ask("event", lambda: event(node, owner))
     monkeypatch.undo()
@@ -100,11 +100,12 @@ def test_cpus_are_let_go_at_the_next_look_where_that_raises_once(
 ) -> None:
     policy, raised = node.events.policy, list[str]()
 
-    def note(what: str, _: Exception) -> None:
+    def note(what: str, error: Exception) -> None:
+        ignored(what, error)
         raised.append(what)
 
     monkeypatch.setattr(Allocator, "return_home", _raise)
-    monkeypatch.setattr(node.owner, "_crashed", note)
+    node.crashed = note
     before = dict(policy.left)
     node.refused.clear()
     node.wait(lambda: raised)
@@ -121,7 +122,7 @@ def test_nothing_is_awaited_for_a_resize_that_was_undone(
     node.run(owner, container_of("sharer", 0.5))
     # Once it is kept what it leaves: the sharer has to do without that.
     monkeypatch.setattr("pinfold.nri.dispatch.live_moves.changed", _raise)
-    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    node.crashed = ignored
     with pytest.raises(ZeroDivisionError):
         node.owner.ask("event", lambda: _update(node, owner))
     assert not node.events.policy.left
@@ -132,7 +133,7 @@ def test_an_adoption_that_was_undone_is_not_told(
     node: LiveNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Engine, "interleaved", _raise)
-    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    node.crashed = ignored
     newcomer = container_of("newcomer", 1)
     with pytest.raises(ZeroDivisionError):
         node.start(newcomer)
@@ -150,7 +151,7 @@ def test_a_fault_within_the_undoing_is_told_with_the_first_one(
 
     monkeypatch.setattr(Allocator, "resize", _raise)
     monkeypatch.setattr(EventUndoing, "allocator", undo)
-    monkeypatch.setattr(node.owner, "_crashed", ignored)
+    node.crashed = ignored
     with pytest.raises(KeyError) as caught:
         node.owner.ask("event", lambda: _update(node, owner))
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

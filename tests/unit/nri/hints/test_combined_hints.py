@@ -361,7 +361,7 @@ def test_a_reload_that_has_the_kubelet_asked_takes_effect_with_the_next_pod() ->
 def test_containers_that_run_already_are_placed_near_their_mounts(
     root: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pinfold.nri.hints.hint_probe._PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("pinfold.nri.hints.hint_probe._PATIENCE_SECONDS", 1.0)
     node = Node(probe(root, host), Config())
     # Without a plugin nobody is pinned.
     for name, source in (("hung", "/hangs"), ("c", "/disk"), ("d", "/disk/2")):

@@ -17,6 +17,7 @@ from tests.unit.nri.hints.test_device_hints import FAR, FILES, LINKS, NEAR, NVME
 GPUS = "proc/driver/nvidia/gpus"
 INFORMATION = "Model: \t\t A100\nIRQ:   \t\t 77\nDevice Minor: \t {}\n"
 PLUGIN = "/var/lib/kubelet/plugins/gpu.example.com/dra-device-metadata/ns_c/r"
+SECONDS = 20.0
 BARE = Container(id=ContainerId("c"), name="c", pod=Pod(id=PodId("p"), name="p"))
 
 
@@ -62,6 +63,12 @@ def test_a_gpu_of_nvidia_is_a_device_like_any_other() -> None:
     assert (hint.provider, hint.numa_nodes) == (f"/{NEAR}", NodeSet.of(0))
 
 
+@pytest.fixture(autouse=True)
+def fixture_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes until a thread gets a processor."""
+    monkeypatch.setattr("pinfold.nri.hints.hint_probe._PATIENCE_SECONDS", SECONDS)
+
+
 METADATA = {
     "apiVersion": "metadata.resource.k8s.io/v1alpha1",
     "kind": "DeviceMetadata",
@@ -96,7 +103,7 @@ def test_the_metadata_of_a_claim_gives_hints() -> None:
         source=PLUGIN, destination="/var/run/dra-device-attributes/c/r/", is_read_only=True
     )
     probe = HintProbe(machine(), lambda _: None, read_file=files.get)
-    view = probe.look((replace(BARE, mounts=(mount,)),), 5.0)
+    view = probe.look((replace(BARE, mounts=(mount,)),), SECONDS)
     assert view.missing == []
     assert view.hints[BARE.id] == (
         Hint(
@@ -126,6 +133,6 @@ def test_attributes_may_be_plain() -> None:
 
 def test_a_named_device_that_is_nowhere_is_told() -> None:
     pod = Pod(id=PodId("p"), name="p", annotations={"near-device.pinfold.dev": "/dev/sdz"})
-    view = HintProbe(machine(), lambda _: None).look((replace(BARE, pod=pod),), 5.0)
+    view = HintProbe(machine(), lambda _: None).look((replace(BARE, pod=pod),), SECONDS)
     (missing,) = view.missing
     assert missing.what.startswith("default/p/c: nothing tells where device '/dev/sdz' is")

@@ -27,6 +27,7 @@ from pinfold.cmd.control.history.history_keeper import HistoryKeeper
 from pinfold.cmd.control.history.saved_decision import SavedDecision
 from pinfold.nri.dispatch.report import Happening
 from pinfold.policy.engine.replacing.asked_move import AskedMove
+from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.move_purpose import MovePurpose
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
@@ -263,8 +264,13 @@ def test_a_move_that_was_taken_back_is_written_with_where_the_container_is(node:
     asked = AskedMove(there, MovePurpose.WISHES)
     node.runtime.broken_ids.add(web)
     daemon.plugin.owner.ask("note", lambda: daemon.refused_moves.note(web, daemon.engine))
-    daemon.plugin.owner.ask("move", lambda: daemon.plugin.events.moves.move(web, asked))
-    assert str(daemon.engine.grants[web].exclusive) != home
+
+    def move() -> Grant:
+        daemon.plugin.events.moves.move(web, asked)
+        # In the next turn it may be taken back.
+        return daemon.engine.grants[web]
+
+    assert str(daemon.plugin.owner.ask("move", move).exclusive) != home
     assert eventually((node.state_dir / HISTORY_NAME).exists)
     assert eventually(lambda: [one.event for one in node.kept()][-2:] == ["move", "return"])
     last = node.kept()[-1].decision

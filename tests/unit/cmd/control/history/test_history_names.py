@@ -12,7 +12,7 @@ from pinfold.cmd.control.history.history_keeper import HistoryKeeper
 from pinfold.cmd.control.history.saved_decision import SavedDecision
 from pinfold.nri.dispatch.report import Decided, Happening, Identified
 from pinfold.policy.engine.engine import Engine
-from tests.unit.nri.cri.proxied_node import CONFIG, MACHINE
+from tests.unit.nri.cri.proxied_node import CONFIG, MACHINE, eventually
 from tests.unit.nri.cri.wires import SECONDS, CriWire
 
 from ...daemon.paper_node import guaranteed
@@ -103,3 +103,20 @@ def test_a_creation_under_way_at_the_end_is_kept_under_its_names(node: KeptProxy
     (kept,) = read_history(node.folder)
     (decided,) = [one for one in node.wire.happenings if isinstance(one, Decided)]
     assert kept.id == decided.container.id != node.ids()[0]
+
+
+def test_one_that_waits_for_its_id_is_not_present_as_if_it_had_been_told_of_before(
+    node: KeptProxy,
+) -> None:
+    node.wire.loopback.kubelet.start_pods([guaranteed("db", 2000)])
+    front = node.wire.front
+    assert front is not None
+    assert front.settle(SECONDS)
+    (decided,) = [one for one in node.wire.happenings if isinstance(one, Decided)]
+    keeper = HistoryKeeper(node.folder, LOG, pause_seconds=0)
+    keeper.start(front)
+    keeper(decided)
+    # Taken by itself, before there is an end.
+    assert eventually(lambda: not keeper._waiting)  # pyright: ignore[reportPrivateUsage]
+    keeper.stop()
+    assert [one.event for one in read_history(node.folder)] == ["create"]
