@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ....topology.sets.cpuset import NO_CPUS
+from ....topology.sets.cpuset import NO_CPUS, CpuSet
 from ...annotations.preferences import parse_preferences
 from ...model.container import Container, ContainerId
 from ...model.grant import Grant, Refusal
@@ -139,15 +139,23 @@ def left_alone(
     """The decisions about containers that are let be, all of them, because we are at fault."""
     others = overlaps_of({one.id: (one.cpus or NO_CPUS).mask for one in running})
     for container in running:
-        hint = advice.get(container.id)
-        if hint is not None and hint.rest:
-            # There are no pens: the first of each keeps what is nobody's slice.
-            hint = replace(hint, exclusive=hint.exclusive | hint.rest)
+        # There are no pens.
+        hint = beside_pens(advice.get(container.id))
         try:
             keep(allocator, container, others[container.id], hint, fault)
         except Exception as another:
             leave_out(allocator, container, another)
     return tuple(allocator.roster.decisions[one.id] for one in running)
+
+
+def beside_pens(advice: Advice | None, pens: CpuSet = NO_CPUS) -> Advice | None:
+    """The advice for one that is let be, and was in a pen: there is none any more beside `pens`.
+
+    Of all that are let be the first of each such pen keeps what is nobody's slice.
+    """
+    if advice is None or not advice.rest - pens:
+        return advice
+    return replace(advice, exclusive=advice.exclusive | (advice.rest - pens))
 
 
 def stays_on_reserved(allocator: Allocator, container: Container) -> bool:
