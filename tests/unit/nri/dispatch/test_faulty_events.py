@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pinfold.nri.dispatch.answer import Answer
 from pinfold.nri.dispatch.newcomer import Newcomer
 from pinfold.nri.dispatch.report import Adjusted, Crashed, Decided, Released
 from pinfold.policy.books.books import Books
@@ -91,6 +92,26 @@ def test_one_that_runs_keeps_its_cpus_where_its_second_creation_raises(
     node.owner.ask("check", policy.check)
     node.owner.ask("stop", lambda: node.events.stop(owner.id))
     assert owner.id not in policy.grants
+
+
+def test_one_that_runs_keeps_its_cpus_where_its_second_creation_is_refused(node: LiveNode) -> None:
+    policy, kernel = node.events.policy, told(node)
+    before, asked = dict(policy.grants), dict(node.events.asked)
+    owner = container_of("owner", 2)
+    answer = create(node, replace(owner, resources=container_of("owner", 1000).resources))
+    assert isinstance(answer, Answer)
+    assert answer.refusal
+    assert not answer.others
+    assert policy.grants == before
+    assert policy.containers[owner.id].state is ContainerState.RUNNING
+    assert policy.containers[owner.id].resources == owner.resources
+    assert node.events.asked == asked
+    node.run(container_of("newcomer", 1))
+    assert told(node)[owner.id] == kernel[owner.id]
+    node.owner.ask("check", policy.check)
+    assert policy.grants[owner.id].exclusive.isdisjoint(
+        policy.grants[container_of("newcomer", 1).id].exclusive
+    )
 
 
 def test_who_comes_home_by_a_creation_that_failed_is_told_and_reported(
