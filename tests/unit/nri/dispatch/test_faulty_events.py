@@ -231,6 +231,34 @@ def test_all_hold_what_they_held_where_the_adoption_after_a_fault_raises_too(
     node.run(container_of("next", 2))
 
 
+@pytest.mark.parametrize("is_told", [True, False], ids=["of another's cpus", "nothing"])
+def test_who_was_told_otherwise_is_told_where_the_adoption_after_a_fault_raises_too(
+    monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    owner, sharer, newcomer = [container_of(name, 1) for name in ("owner", "sharer", "newcomer")]
+    sharer = replace(sharer, resources=container_of("sharer", 0.5).resources)
+    for one in (owner, sharer):
+        engine.create(one)
+    told, meant = engine.snapshot().pinnings, engine.pinning(sharer.id)
+    engine.begin()
+    monkeypatch.setattr(Books, "take", _raise)
+    monkeypatch.setattr(UnmetRules, "refresh_all", _raise)
+    with pytest.raises(ZeroDivisionError):
+        engine.create(newcomer)
+    before = Pinning(cpus=engine.grants[owner.id].exclusive) if is_told else Pinning()
+    vars(engine)["_allocator"].books.pinner.forget(sharer.id)
+    known = {**told, sharer.id: before}
+    if not is_told:
+        del known[sharer.id]
+    found = engine.recover(newcomer.id, known)
+    assert found.fault is not None
+    assert engine.pinning(sharer.id) is not None
+    assert [(one.container_id, one.before) for one in found.changes] == [(sharer.id, before)]
+    assert meant is not None
+    assert found.changes[0].after.cpus == meant.cpus
+
+
 @pytest.mark.parametrize("is_known", [True, False], ids=["a list", "a restart"])
 def test_all_are_left_as_they_run_where_the_adoption_of_a_list_raises(
     node: LiveNode, monkeypatch: pytest.MonkeyPatch, is_known: bool
