@@ -92,16 +92,11 @@ def hold_again(before: Snapshot, books: Books, roster: Roster) -> tuple[Change, 
     """Hold in empty books what `without_faulty` has found, and no memory but for that.
 
     Nobody is adopted, and nothing is worked out anew. Returns the changes of those who were told
-    nothing, as far as is known, or cpus that are others' own. O(containers).
+    cpus that are others' own. O(containers).
     """
-    # Of an older instance that is half released nothing is known to be told.
-    untold = [one for one in before.grants if one not in before.pinnings]
-    pinnings = {**before.pinnings, **dict.fromkeys(untold, Pinning())}
-    changes = [*restore(replace(before, pinnings=pinnings), books, roster, carry_nothing)]
-    for one in untold:
-        pinning = books.pinner.pinning(books.ledger.grants[one])
-        books.pinner.note(one, pinning)
-        changes.append(Change(container_id=one, before=Pinning(), after=pinning))
+    # Of an older instance that is half released nothing is known to be told, and nothing is noted.
+    pinnings = {**dict.fromkeys(before.grants, Pinning()), **before.pinnings}
+    changes = restore(replace(before, pinnings=pinnings), books, roster, carry_nothing)
     held = {**before.pens, **before.grants}
     for holding, _ in before.memory.holdings:
         container_id = holding.request.container_id
@@ -110,7 +105,7 @@ def hold_again(before: Snapshot, books: Books, roster: Roster) -> tuple[Change, 
     for container_id, grant in before.grants.items():
         if grant.pen is None and books.memory.request_of(container_id) is None:
             books.adopt_memory(roster.classified[container_id].request, grant, grant.memory)
-    return tuple(changes)
+    return changes
 
 
 def carry_nothing(_: Decision) -> None:
