@@ -115,7 +115,10 @@ def keep(
     """
     request = request_as_it_runs(container)
     problems = (fault_problem(container, fault),)
-    allocator.roster.add(container, Classified(request=request, rules=(), problems=problems))
+    classified = Classified(request=request, rules=(), problems=problems)
+    allocator.roster.add(container, classified)
+    # To the rules of others it is there: whoever looks at all that hold something finds it.
+    allocator.books.let_count(container, classified.rules, classified.placement)
     grant = kept_grant(container, request, allocator.books.ledger, others, advice)
     grant, pinning = allocator.books.adopt(container, request, grant)
     allocator.roster.decisions[container.id] = Decision(
