@@ -262,6 +262,8 @@ class DepartureSearch:
         if regrown is None:
             return True
         self._regrowths -= regrown.effort
+        if self._remaining.makes_uneven(self._judgement, regrown.gained):
+            return False
         ids, books = frozenset([one.id for one in leaving]), regrown.books
         rules = self._remaining.without(self._judgement, ids, freed, books, regrown.gained)
         return bool(self._has_room(books, rules, may_clear))
