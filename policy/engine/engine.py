@@ -68,8 +68,7 @@ class Engine:
     def of(cls, snapshot: Snapshot) -> "Engine":
         """Another engine that holds what a snapshot shows, to try out what would follow."""
         engine = cls(snapshot.machine, snapshot.config, layout=snapshot.layout)
-        held, engine._unread = engine._allocator, snapshot.unread
-        restore(snapshot, held.books, held.roster, held.carry_over)
+        engine._hold(snapshot)
         return engine
 
     @property
@@ -148,7 +147,7 @@ class Engine:
     @contextmanager
     def undone_on_fault(self) -> Generator[None]:
         """Within it, whatever raises leaves everything as it was. O(grants)."""
-        before = self._undoing()
+        before = EventUndoing(self._allocator, self._unread, self._interrupts)
         try:
             yield
         except Exception as fault:
@@ -206,7 +205,9 @@ class Engine:
         An older instance of its pod and name is released first. A refusal changes nothing else,
         and nothing at all where one of this id holds something.
         """
-        before = self._undoing() if container.id in self.grants else None
+        before = None
+        if container.id in self.grants:
+            before = EventUndoing(self._allocator, self._unread, self._interrupts)
         self._replace(container := self._central.completed(container))
         allocator, ledger = self._allocator, self._allocator.books.ledger
         place = placed_away if ledger.narrowed.stuck else Allocator.place
@@ -389,8 +390,9 @@ class Engine:
         self._allocator.books.check()
         assert self.grants.keys() <= self._allocator.roster.containers.keys()
 
-    def _undoing(self) -> EventUndoing:
-        return EventUndoing(self._allocator, self._unread, self._interrupts)
+    def _hold(self, snapshot: Snapshot) -> None:
+        held, self._unread = self._allocator, snapshot.unread
+        restore(snapshot, held.books, held.roster, held.carry_over)
 
     def _replace(self, container: Container) -> None:
         """Release what an older instance of a container holds."""
