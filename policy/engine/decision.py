@@ -161,6 +161,7 @@ def left_as_it_was(
         pinning=books.pinner.told(held.container_id) or Pinning(),
         lineup=failure.lineup,
         problems=problems,
+        notes=(failure.refusal.advice,) if failure.refusal.advice else (),
     )
 
 

@@ -121,6 +121,8 @@ class Refusal(Struct, frozen=True, kw_only=True):
     """A container got nothing, for this reason."""
 
     reason: str
+    advice: str = ""
+    """Who would have to leave, all by name; empty where the reason names all of them."""
 
 
 class Dropped(NamedTuple):
