@@ -205,11 +205,10 @@ class Engine:
         An older instance of its pod and name is released first. A refusal changes nothing else,
         and nothing at all where one of this id holds something.
         """
-        before = None
+        allocator, ledger, before = self._allocator, self._allocator.books.ledger, None
         if container.id in self.grants:
-            before = EventUndoing(self._allocator, self._unread, self._interrupts)
+            before = EventUndoing(allocator, self._unread, self._interrupts)
         self._replace(container := self._central.completed(container))
-        allocator, ledger = self._allocator, self._allocator.books.ledger
         place = placed_away if ledger.narrowed.stuck else Allocator.place
         placed = place(allocator, container, allocator.know(container))
         decision = allocator.roster.with_shortfall(allocator.conclude(placed, is_awaited=True))

@@ -70,7 +70,7 @@ class Arrival(NamedTuple):
 class World:
     """An engine on a random machine, and the pods that run there."""
 
-    sizes_milli = (1000, 1000, 1000, 2000, 2000, 3000)
+    sizes_milli: Sequence[int] = (1000, 1000, 1000, 2000, 2000, 3000)
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
