@@ -19,7 +19,6 @@ from .adopted_container import (
     Blame,
     FaultyContainerError,
     adopt,
-    beside_pens,
     keep,
     leave_out,
     stays_on_reserved,
@@ -97,8 +96,8 @@ def _readopt(
         found = faults.get(container.id, ())
         if len(found) == 1:
             with Blame(container):
-                hint = beside_pens(advice.get(container.id), in_pens)
-                keep(allocator, container, others[container.id], hint, found[0])
+                hint = advice.get(container.id)
+                keep(allocator, container, others[container.id], hint, found[0], in_pens)
         elif found:
             leave_out(allocator, container, found[-1])
     homeless = _adopt(allocator, sound, requests, others, advice, movable)
