@@ -122,7 +122,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
     reason: str
     advice: str = ""
-    """Who would have to leave, all by name; empty where the reason names all of them."""
+    """Names of all who would have to leave, in words; empty where the reason has all of them."""
 
 
 class Dropped(NamedTuple):

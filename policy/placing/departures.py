@@ -78,7 +78,7 @@ class Departure(Struct, frozen=True):
 
     @property
     def whole_text(self) -> str:
-        """The same with all names, where those are more than it has; else nothing."""
+        """Advice with all names, where the text has only the first of them; empty otherwise."""
         if len(self.containers) <= NAMES_SHOWN:
             return ""
         return f"{_TO_MAKE_ROOM} {self.scope.whole_text(self.containers)}"
