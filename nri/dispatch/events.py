@@ -87,7 +87,7 @@ class Events:
         self._gone.pop(newcomer.container.id, None)
         create = partial(self._placed, "create", newcomer, ContainerState.CREATED)
         if newcomer.container.id in self.policy.grants:
-            # One of this id may run, and where this fails it goes on.
+            # One of this id may run, and where this fails, or is refused, it goes on.
             with self.policy.undone_on_fault():
                 return create(self.policy.create)
         self.policy.begin()

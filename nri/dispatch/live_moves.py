@@ -59,6 +59,9 @@ class LiveMoves:
         """Containers on the move, by the ids they are held as: their own, or their pen's."""
         self._is_looking = False
         """Whether some are known to have landed, and the policy will look."""
+        self._missed: dict[ContainerId, None] = {}
+        """Containers whose runtime resized them while nobody looked, and for which there was no
+        room so far."""
         actuator.looked.append(self._look)
 
     def move(self, container_id: ContainerId, asked: AskedMove) -> Decision:
@@ -153,21 +156,34 @@ class LiveMoves:
     ) -> tuple[Change, ...]:
         """Resize adopted containers, as they are listed, whose runtime did so while nobody looked.
 
-        As by `kept`, each by itself: one that is refused, or fails, stays as it is. Returns these
-        earlier `changes` with what follows.
+        As by `kept`, each by itself: one that is refused, or fails, stays as it is, and is tried
+        again. Returns these earlier `changes` with what follows.
         """
         for one in self._policy().missed_resizes.among(containers, advice):
-            known = self._policy().containers[one]
-            try:
-                decision, more = self.kept([one], partial(self._resize, one))
-            except Exception as fault:
-                self._owner.afterwards(
-                    partial(self._report, Crashed(f"resize of container {one}", fault))
-                )
-                continue
-            changes = _together(changes, more)
-            if isinstance(decision.result, Grant):
-                self._owner.afterwards(partial(self._decided, "update", known, decision))
+            self._missed[one] = None
+            changes = _together(changes, self._made_good(one))
+        return changes
+
+    def resize_missed(self) -> None:
+        """Try again such resizes that were refused: there may be room by now. All are told."""
+        for one in tuple(self._missed):
+            changes = self._made_good(one) if self._policy().missed_resizes.misses(one) else ()
+            if not self._policy().missed_resizes.misses(one):
+                del self._missed[one]
+            self._actuator.want(new_pinnings(changes))
+
+    def _made_good(self, container_id: ContainerId) -> tuple[Change, ...]:
+        """What follows from one resize, if it is made."""
+        known = self._policy().containers[container_id]
+        try:
+            decision, changes = self.kept([container_id], partial(self._resize, container_id))
+        except Exception as fault:
+            self._missed.pop(container_id)
+            crashed = Crashed(f"resize of container {container_id}", fault)
+            self._owner.afterwards(partial(self._report, crashed))
+            return ()
+        if isinstance(decision.result, Grant):
+            self._owner.afterwards(partial(self._decided, "update", known, decision))
         return changes
 
     def _resize(self, container_id: ContainerId) -> tuple[Decision, tuple[Change, ...]]:

@@ -57,6 +57,8 @@ class Decision(Struct, frozen=True, kw_only=True):
     """What a container that runs already should have and could not get; empty where it has all."""
     fault: str = ""
     """Our own fault for which a running container is left as it is; empty for all others."""
+    remembered: Advice | None = None
+    """What was remembered of such a container: the next adoption goes by that."""
     lineup: Lineup | None = None
     decided_by: str = ""
     unmet: tuple[str, ...] = ()
@@ -161,6 +163,7 @@ def left_as_it_was(
         pinning=books.pinner.told(held.container_id) or Pinning(),
         lineup=failure.lineup,
         problems=problems,
+        notes=(failure.refusal.advice,) if failure.refusal.advice else (),
     )
 
 

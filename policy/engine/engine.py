@@ -4,6 +4,8 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
+from msgspec.structs import replace
+
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NodeSet
 from ..books.books import Books
@@ -135,9 +137,8 @@ class Engine:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Parts of the configuration that this machine cannot have, one sentence each."""
-        idle = idle_pool_labels(self.tree, self.config)
         slow = speed_select_warnings(self.machine, self.config, self.supply.allowed)
-        return (*self.supply.remarks, *idle, *slow)
+        return (*self.supply.remarks, *idle_pool_labels(self.tree, self.config), *slow)
 
     def snapshot(self) -> Snapshot:
         """The snapshot of this moment: values for any thread. O(containers)."""
@@ -167,11 +168,9 @@ class Engine:
         Books that are half changed are of no use: all others are adopted anew as they were at the
         last `begin`, on what they were `told` by then. O(everything).
         """
-        books, roster = self._allocator.books, self._allocator.roster
-        before = without_faulty(books, roster, self._unread, faulty, told)
-        self._allocator, found = recovered(
-            self._allocator, before, self.completed, self._interrupts
-        )
+        half = self._allocator
+        before = without_faulty(half.books, half.roster, self._unread, faulty, told)
+        self._allocator, found = recovered(half, before, self.completed, self._interrupts)
         return found
 
     def pinning(self, container_id: ContainerId) -> Pinning | None:
@@ -203,13 +202,19 @@ class Engine:
     def create(self, container: Container) -> Decision:
         """Place a new container; its own pinning is in the decision, others' in `changes`.
 
-        An older instance of its pod and name is released first. A refusal changes nothing else.
+        An older instance of its pod and name is released first. A refusal changes nothing else,
+        and nothing at all where one of this id holds something.
         """
+        allocator, ledger, before = self._allocator, self._allocator.books.ledger, None
+        if container.id in self.grants:
+            before = EventUndoing(allocator, self._unread, self._interrupts)
         self._replace(container := self._central.completed(container))
-        allocator, ledger = self._allocator, self._allocator.books.ledger
         place = placed_away if ledger.narrowed.stuck else Allocator.place
         placed = place(allocator, container, allocator.know(container))
         decision = allocator.roster.with_shortfall(allocator.conclude(placed, is_awaited=True))
+        if before is not None and isinstance(decision.result, Refusal):
+            self._allocator = before.allocator()
+            return replace(decision, changes=())
         return self.left_cpus.told(decision) if ledger.left else decision
 
     def adopt(self, container: Container, advice: Advice | None = None) -> Decision:
@@ -385,8 +390,8 @@ class Engine:
         assert self.grants.keys() <= self._allocator.roster.containers.keys()
 
     def _hold(self, snapshot: Snapshot) -> None:
-        restore(snapshot, self._allocator.books, self._allocator.roster, self._allocator.carry_over)
-        self._unread = snapshot.unread
+        held, self._unread = self._allocator, snapshot.unread
+        restore(snapshot, held.books, held.roster, held.carry_over)
 
     def _replace(self, container: Container) -> None:
         """Release what an older instance of a container holds."""

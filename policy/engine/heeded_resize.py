@@ -63,8 +63,7 @@ def heeded_resize(
     more = request.exclusive - len(grant.exclusive)
     regrowth = Regrowth(books, roster.classified, roster.is_beside_others)
     search = DepartureSearch(container.id, more, judgement, books, judge, has_room, regrowth)
-    departure = search.found()
-    return placement.because_of(told, *([departure.text] if departure else []))
+    return placement.because_of(told).advising(search.found())
 
 
 def _heeding(

@@ -30,6 +30,16 @@ class MissedResizes:
         """
         return [one.id for one in containers if self._is_due(one, advice.get(one.id))]
 
+    def misses(self, container_id: ContainerId) -> bool:
+        """Whether one of these runs still, and has other cpus for itself than it asks for."""
+        grant = self._allocator.books.ledger.grants.get(container_id)
+        if grant is None or grant.pen is not None:
+            return False
+        return (
+            len(grant.exclusive)
+            != self._allocator.roster.classified[container_id].request.exclusive
+        )
+
     def make(self, container_id: ContainerId) -> Decision:
         """The decision about a container's resize; a refusal leaves it what it has."""
         return mended(self._allocator, container_id)

@@ -131,28 +131,36 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         `config`: the configuration by then, which may have other rules; None: the present one.
         """
         has_same_rules = config is None or config == self.config
-        pools, usable, reserved = self.tree.pools, self.supply.usable, self.supply.reserved
+        now = self.supply.usable, self.supply.reserved
         stuck, left = self.stuck_for_good(), self.left
         return {
             one: replace(
-                Advice.of(
-                    grant,
-                    pools[grant.pool_id],
-                    self.unmet_of(one),
-                    self.pod_size_of(one),
-                    self.containers[one].resources.cpu_request_milli,
-                ),
+                self._advice_of(one, grant, now, has_same_rules=has_same_rules),
                 labels=self.containers[one].pod.labels_at_first_sight,
-                usable=usable,
-                reserved=reserved,
-                beside=self.beside_of(one) if has_same_rules else None,
-                pen=NO_CPUS if grant.pen is None else self.pens[grant.pen].exclusive,
                 stuck=CpuSet(self.stuck.get(one, 0)),
                 meant=self.told_cpus_of(one) if one in stuck else None,
                 leaving=left[grant.held_as].exclusive if grant.held_as in left else NO_CPUS,
             )
             for one, grant in self.grants.items()
         }
+
+    def _advice_of(
+        self, one: ContainerId, grant: Grant, now: tuple[CpuSet, CpuSet], *, has_same_rules: bool
+    ) -> Advice:
+        """`now`: the cpus that are usable and those that are reserved."""
+        decision = self.decisions.get(one)
+        if decision is not None and decision.remembered is not None:
+            # It is left as it runs for a fault, and what it holds tells little of what it had.
+            return replace(decision.remembered, told=None)
+        asks = self.containers[one].resources.cpu_request_milli
+        pool = self.tree.pools[grant.pool_id]
+        return replace(
+            Advice.of(grant, pool, self.unmet_of(one), self.pod_size_of(one), asks),
+            usable=now[0],
+            reserved=now[1],
+            beside=self.beside_of(one) if has_same_rules else None,
+            pen=NO_CPUS if grant.pen is None else self.pens[grant.pen].exclusive,
+        )
 
     def final_advice(self) -> Mapping[ContainerId, Advice]:
         """Advice that holds as long as nobody is told anything more; see `has_landed`."""

@@ -121,6 +121,8 @@ class Refusal(Struct, frozen=True, kw_only=True):
     """A container got nothing, for this reason."""
 
     reason: str
+    advice: str = ""
+    """Names of all who would have to leave, in words; empty where the reason has all of them."""
 
 
 class Dropped(NamedTuple):

@@ -16,7 +16,7 @@ from .judging.departure_candidates import DepartureCandidates
 from .judging.judge import Judge
 from .judging.judgement import OWNERS_MAX, Judgement
 from .judging.remaining_rules import NOTHING_FREED, Freed, RemainingRules
-from .judging.restriction import names_text
+from .judging.restriction import NAMES_SHOWN, names_text
 from .openings.regrowth import REGROWTH_EFFORT_MAX, NarrowedResidents, Regrowth
 
 _ALTERNATIVES_MAX: Final = 4
@@ -42,6 +42,11 @@ _FEW_TRIES: Final = 4
 """Where there are no more, no resident makes way in one: that would cost more than all the rest."""
 
 
+_TO_MAKE_ROOM: Final = "to make room, stop or move"
+_WHOLE_MAX: Final = 256
+"""So many names at most are in a note, which may be logged."""
+
+
 class Needed(enum.Enum):
     """The part of some residents that has to leave."""
 
@@ -55,6 +60,10 @@ class Needed(enum.Enum):
         """Part of these residents, for people."""
         return f"{self.value if len(containers) > 1 else ''}{names_text(containers)}"
 
+    def whole_text(self, containers: Sequence[Container]) -> str:
+        """Part of more residents than are named elsewhere, with all their names."""
+        return f"{self.value}{names_text(containers, _WHOLE_MAX)}"
+
 
 class Departure(Struct, frozen=True):
     """Residents without whom a container has a place: tried, on a copy of the ledger."""
@@ -65,7 +74,14 @@ class Departure(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The advice for people."""
-        return f"to make room, stop or move {self.scope.text(self.containers)}"
+        return f"{_TO_MAKE_ROOM} {self.scope.text(self.containers)}"
+
+    @property
+    def whole_text(self) -> str:
+        """Advice with all names, where the text has only the first of them; empty otherwise."""
+        if len(self.containers) <= NAMES_SHOWN:
+            return ""
+        return f"{_TO_MAKE_ROOM} {self.scope.whole_text(self.containers)}"
 
 
 class _Trial(enum.Enum):
@@ -262,6 +278,8 @@ class DepartureSearch:
         if regrown is None:
             return True
         self._regrowths -= regrown.effort
+        if self._remaining.makes_uneven(self._judgement, regrown.gained):
+            return False
         ids, books = frozenset([one.id for one in leaving]), regrown.books
         rules = self._remaining.without(self._judgement, ids, freed, books, regrown.gained)
         return bool(self._has_room(books, rules, may_clear))

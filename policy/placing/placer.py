@@ -67,7 +67,14 @@ class Failure(Struct, frozen=True, kw_only=True):
     def because_of(self, *reasons: str) -> "Failure":
         """The failure with more to say of why; empty reasons are left out."""
         reason = " — ".join([self.refusal.reason, *filter(None, reasons)])
-        return replace(self, refusal=Refusal(reason=reason))
+        return replace(self, refusal=replace(self.refusal, reason=reason))
+
+    def advising(self, departure: Departure | None) -> "Failure":
+        """The failure with who could make room, if anybody could."""
+        if departure is None:
+            return self
+        refusal = replace(self.refusal, advice=departure.whole_text)
+        return replace(self, refusal=refusal).because_of(departure.text)
 
 
 class Placer:
@@ -156,9 +163,7 @@ class Placer:
             told = unnamed_rules(rules, self._tree, reason)
             head = "the rules:" if yielding else "besides,"
             departure = self._departure(request, facts, judgement)
-            return failure.because_of(
-                f"{head} {told}" if told else "", departure.text if departure else ""
-            )
+            return failure.because_of(f"{head} {told}" if told else "").advising(departure)
         return self._placement(request, memory, choice, judgement, weights)
 
     def _placement(
@@ -324,8 +329,7 @@ class Placer:
         insisting = [one for one in broken if one.is_own and not one.can_break]
         if insisting and request.cpu_type is not CpuType.PRESERVE:
             failure = Failure.of(f"{self._tree.root.name}: {insisting[0].dropped()}")
-            departure = self._departure_at_root(request, judgement)
-            return failure if departure is None else failure.because_of(departure.text)
+            return failure.advising(self._departure_at_root(request, judgement))
         offer = memory.offer(root)
         claimed = claimed_part(request.claimed, self._ledger)
         grant = grant_of(request, root, claimed, claimed & self._tree.root.isolated, offer)

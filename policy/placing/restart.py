@@ -391,7 +391,7 @@ class RestartPlacer:
         find, grants = self._books.affinity.residents.container, self._ledger.grants.values()
         names = names_text([find(g.container_id) for g in grants if (g.exclusive or g.rest) & cpus])
         told = f"the CPUs {cpus} that it had before its restart are {names}'s"
-        return Refusal(reason=f"{refusal.reason} — {told}")
+        return replace(refusal, reason=f"{refusal.reason} — {told}")
 
     def _cpus_of(self, grant: Grant) -> int:
         """A mask of the cpus that a grant will stand for."""

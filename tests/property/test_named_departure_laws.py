@@ -110,6 +110,12 @@ class SharedWorld(World, reading.SharedWorld):
     names_all = False
 
 
+class IdleWorld(SharedWorld):
+    """The same with pods that ask for no cpu: they run on what is left, and count all the same."""
+
+    sizes_milli = (0, 0, 0, 100, 500, 1000, 1500)
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_somebody_is_named_if_one_would_do_and_makes_room(part: int) -> None:
     for seed in range(part, WORLDS, PARTS):
@@ -120,6 +126,13 @@ def test_somebody_is_named_if_one_would_do_and_makes_room(part: int) -> None:
 def test_who_is_named_makes_room_among_those_who_share_cpus(part: int) -> None:
     for seed in range(part, WORLDS, PARTS):
         SharedWorld(seed).live(STEPS)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_who_is_named_makes_room_among_those_who_ask_for_nothing(part: int) -> None:
+    # In the last two somebody grew to where a spread rule counts it, once others had left.
+    for seed in (*range(part, WORLDS, PARTS), *(() if part else (79, 348))):
+        IdleWorld(seed).live(STEPS)
 
 
 @pytest.mark.parametrize("kind", ["affinity", "other"])

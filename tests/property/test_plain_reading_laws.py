@@ -70,7 +70,7 @@ class Arrival(NamedTuple):
 class World:
     """An engine on a random machine, and the pods that run there."""
 
-    sizes_milli = (1000, 1000, 1000, 2000, 2000, 3000)
+    sizes_milli: Sequence[int] = (1000, 1000, 1000, 2000, 2000, 3000)
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -297,7 +297,7 @@ class World:
 class SharedWorld(World):
     """The same with pods that share cpus: others make way for them, and they for others."""
 
-    sizes_milli = (100, 300, 500, 1000, 1500, 2200)
+    sizes_milli: Sequence[int] = (100, 300, 500, 1000, 1500, 2200)
 
     def drawn(self) -> tuple[WrittenPod, Container]:
         milli = self.random.choice(self.sizes_milli)

@@ -81,6 +81,7 @@ class RuleWatch:
         with events.policy.undone_on_fault():
             changes = events.policy.widen()
         events.adjust("room that rules leave", changes)
+        events.moves.resize_missed()
         self._note()
         due = [] if runtime_fault(self._plugin) else self._due.due(self._now)
         for container_id in due[: self._budget.left(settings.moves_per_minute, now)]:

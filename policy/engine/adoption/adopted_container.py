@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ....topology.sets.cpuset import NO_CPUS
+from ....topology.sets.cpuset import NO_CPUS, CpuSet
 from ...annotations.preferences import parse_preferences
 from ...model.container import Container, ContainerId
 from ...model.grant import Grant, Refusal
@@ -107,16 +107,25 @@ def _settled_alone(allocator: Allocator, container: Container) -> Decision:
 
 
 def keep(
-    allocator: Allocator, container: Container, others: int, advice: Advice | None, fault: Exception
+    allocator: Allocator,
+    container: Container,
+    others: int,
+    advice: Advice | None,
+    fault: Exception,
+    pens: CpuSet = NO_CPUS,
 ) -> None:
     """Let a running container be, because we are at fault with it.
 
-    It is told nothing; cpus that are its own alone are nobody else's.
+    It is told nothing; cpus that are its own alone are nobody else's. `pens`: see `beside_pens`.
     """
     request = request_as_it_runs(container)
     problems = (fault_problem(container, fault),)
-    allocator.roster.add(container, Classified(request=request, rules=(), problems=problems))
-    grant = kept_grant(container, request, allocator.books.ledger, others, advice)
+    classified = Classified(request=request, rules=(), problems=problems)
+    allocator.roster.add(container, classified)
+    # To the rules of others it is there: whoever looks at all that hold something finds it.
+    allocator.books.let_count(container, classified.rules, classified.placement)
+    hint = beside_pens(advice, pens)
+    grant = kept_grant(container, request, allocator.books.ledger, others, hint)
     grant, pinning = allocator.books.adopt(container, request, grant)
     allocator.roster.decisions[container.id] = Decision(
         container_id=container.id,
@@ -127,6 +136,7 @@ def keep(
         degraded=problems[0].what,
         problems=problems,
         fault=repr(fault),
+        remembered=advice,
     )
 
 
@@ -139,15 +149,21 @@ def left_alone(
     """The decisions about containers that are let be, all of them, because we are at fault."""
     others = overlaps_of({one.id: (one.cpus or NO_CPUS).mask for one in running})
     for container in running:
-        hint = advice.get(container.id)
-        if hint is not None and hint.rest:
-            # There are no pens: the first of each keeps what is nobody's slice.
-            hint = replace(hint, exclusive=hint.exclusive | hint.rest)
         try:
-            keep(allocator, container, others[container.id], hint, fault)
+            keep(allocator, container, others[container.id], advice.get(container.id), fault)
         except Exception as another:
             leave_out(allocator, container, another)
     return tuple(allocator.roster.decisions[one.id] for one in running)
+
+
+def beside_pens(advice: Advice | None, pens: CpuSet) -> Advice | None:
+    """The advice for one that is let be, and was in a pen: there is none any more beside `pens`.
+
+    Of all that are let be the first of each such pen keeps what is nobody's slice.
+    """
+    if advice is None or not advice.rest - pens:
+        return advice
+    return replace(advice, exclusive=advice.exclusive | (advice.rest - pens))
 
 
 def stays_on_reserved(allocator: Allocator, container: Container) -> bool:

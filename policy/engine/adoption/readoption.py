@@ -1,7 +1,7 @@
 """Adoption of everything that runs, in which a fault with one container is no other one's fault."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -90,11 +90,14 @@ def _readopt(
     # Whoever began meanwhile may run on anybody's cpus: of who is remembered that tells nothing.
     others = overlaps(asking) | overlaps([one for one in asking if one[0].id in advice])
     advice, movable = believed_advice(sound, had, others, advice, books, roster)
+    hinted = (advice[one.id] for one in sound if one.id in advice)
+    in_pens = reduce(CpuSet.__or__, (one.rest for one in hinted), NO_CPUS)
     for container in running:
         found = faults.get(container.id, ())
         if len(found) == 1:
             with Blame(container):
-                keep(allocator, container, others[container.id], advice.get(container.id), found[0])
+                hint = advice.get(container.id)
+                keep(allocator, container, others[container.id], hint, found[0], in_pens)
         elif found:
             leave_out(allocator, container, found[-1])
     homeless = _adopt(allocator, sound, requests, others, advice, movable)

@@ -92,9 +92,9 @@ def recovered(
     except Exception as fault:
         allocator = Allocator(books.emptied(), interrupts)
         allocator.roster.recall_places(roster)
-        hold_again(before, allocator.books, allocator.roster)
+        changes = hold_again(before, allocator.books, allocator.roster)
         decisions = tuple(allocator.roster.decisions.values())
-        return allocator, Adopted(decisions=decisions, changes=(), faults={}, fault=fault)
+        return allocator, Adopted(decisions=decisions, changes=changes, faults={}, fault=fault)
 
 
 def taken_over(

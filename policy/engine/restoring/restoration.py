@@ -8,7 +8,7 @@ from ....topology.model.machine import Machine
 from ...books.books import WITHHELD, Books
 from ...configuration.config import Config
 from ...model.container import ContainerId
-from ...model.pinning import Pinning
+from ...model.pinning import Change, Pinning
 from ..decision import Decision
 from ..roster import Roster
 from ..snapshot import Snapshot
@@ -50,11 +50,12 @@ def snapshot_of(
 
 def restore(
     snapshot: Snapshot, books: Books, roster: Roster, carry_over: Callable[[Decision], None]
-) -> None:
+) -> tuple[Change, ...]:
     """Hold in empty books exactly what a snapshot of this machine and configuration shows.
 
-    Nobody is adopted, and nothing is told. `carry_over`: what is done with decisions that tell of
-    unmet rules; who is in the way of them is not in a snapshot. O(containers).
+    Nobody is adopted. `carry_over`: what is done with decisions that tell of unmet rules; who is in
+    the way of them is not in a snapshot. Returns the changes of those who were told cpus that are
+    others' own. O(containers).
     """
     for container_id, container in snapshot.containers.items():
         classified = snapshot.classified.get(container_id)
@@ -80,23 +81,22 @@ def restore(
     books.ledger.narrowed.hold_stuck(snapshot.stuck)
     books.memory.restore(snapshot.memory)
     books.inherit(snapshot.memory_look, snapshot.due_dram)
-    books.pinner.drain()
+    changes = books.pinner.drain()
     for container_id in snapshot.grants:
         if (decision := snapshot.decisions[container_id]).unmet:
             carry_over(decision)
+    return changes
 
 
-def hold_again(before: Snapshot, books: Books, roster: Roster) -> None:
+def hold_again(before: Snapshot, books: Books, roster: Roster) -> tuple[Change, ...]:
     """Hold in empty books what `without_faulty` has found, and no memory but for that.
 
-    Nobody is adopted, nothing is told, and nothing is worked out anew. O(containers).
+    Nobody is adopted, and nothing is worked out anew. Returns the changes of those who were told
+    cpus that are others' own. O(containers).
     """
-    # Of an older instance that is half released nothing is known to be told.
-    untold = [one for one in before.grants if one not in before.pinnings]
-    pinnings = {**before.pinnings, **dict.fromkeys(untold, Pinning())}
-    restore(replace(before, pinnings=pinnings), books, roster, carry_nothing)
-    for one in untold:
-        books.pinner.note(one, books.pinner.pinning(books.ledger.grants[one]))
+    # Of an older instance that is half released nothing is known to be told, and nothing is noted.
+    pinnings = {**dict.fromkeys(before.grants, Pinning()), **before.pinnings}
+    changes = restore(replace(before, pinnings=pinnings), books, roster, carry_nothing)
     held = {**before.pens, **before.grants}
     for holding, _ in before.memory.holdings:
         container_id = holding.request.container_id
@@ -105,6 +105,7 @@ def hold_again(before: Snapshot, books: Books, roster: Roster) -> None:
     for container_id, grant in before.grants.items():
         if grant.pen is None and books.memory.request_of(container_id) is None:
             books.adopt_memory(roster.classified[container_id].request, grant, grant.memory)
+    return changes
 
 
 def carry_nothing(_: Decision) -> None:

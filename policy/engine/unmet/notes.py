@@ -48,6 +48,8 @@ def note_placement(
     container, weights = roster.containers[container_id], decision.weights
     if is_anew:
         weights = books.affinity.affinities(container, known.rules).weights
+    if isinstance(decision.result, Refusal) and decision.result.advice:
+        notes += (decision.result.advice,)
     if decision.unmet or isinstance(decision.result, Refusal):
         notes += _counted_together(container, books)
     if known.placement or weights:

@@ -103,7 +103,7 @@ class RemainingRules:
     def _spreads_wider(
         self, spread: SpreadCounts, leaving: Collection[ContainerId], freed: Freed
     ) -> bool:
-        books, ledger, domains = self._books, self._books.ledger, self._books.domains
+        books, ledger = self._books, self._books.ledger
         everybody = (
             one
             for one in books.affinity.residents.ids(spread.counted)
@@ -112,11 +112,25 @@ class RemainingRules:
         sharers = list(islice(everybody, OWNERS_MAX + 1))
         if len(sharers) > OWNERS_MAX:
             return True
-        for one, gained in zip(sharers, self.gained(sharers, freed), strict=True):
-            more = domains.indexes(spread.rule.level, gained)
-            if more & ~domains.indexes(spread.rule.level, books.reach(one)):
-                return True
-        return False
+        gains = zip(sharers, self.gained(sharers, freed), strict=True)
+        return any([self._comes_to_more(spread, one, gained) for one, gained in gains])
+
+    def makes_uneven(self, rules: Judgement, regained: Mapping[ContainerId, int]) -> bool:
+        """Whether whom spread rules count are in more domains by what they get back."""
+        place = self._books.affinity.residents.place
+        return any(
+            [
+                place(one) & spread.counted and self._comes_to_more(spread, one, cpus)
+                for spread in rules.spreads
+                for one, cpus in regained.items()
+            ]
+        )
+
+    def _comes_to_more(self, spread: SpreadCounts, counted: ContainerId, gained: int) -> bool:
+        """Whether one that is counted comes to domains by the cpus that it gains."""
+        domains, level = self._books.domains, spread.rule.level
+        reach = self._books.reach(counted)
+        return bool(domains.indexes(level, gained) & ~domains.indexes(level, reach))
 
     def gained(self, container_ids: Collection[ContainerId], freed: Freed) -> Sequence[int]:
         """The cpus that each resident shares once others have left, and may not have now."""

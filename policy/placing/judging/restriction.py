@@ -16,7 +16,7 @@ from .spread_counts import SpreadCounts
 
 TOLD_MAX: Final = 16
 """So many rules that do not hold at a container, or do not count for it, are told."""
-_NAMES_SHOWN: Final = 4
+NAMES_SHOWN: Final = 4
 _TOGETHER: Final = "in one "
 _OWNER: Final = "its owner "
 _OWNERS: Final = "its owners "
@@ -224,10 +224,10 @@ def is_about_others(unmet_text: str) -> bool:
     return told_reason(unmet_text).startswith(_TOGETHER)
 
 
-def names_text(containers: Sequence[Container]) -> str:
+def names_text(containers: Sequence[Container], shown_max: int = NAMES_SHOWN) -> str:
     """The names of the first of some containers, and how many more there are."""
-    shown = ", ".join([one.path for one in containers[:_NAMES_SHOWN]])
-    more = len(containers) - _NAMES_SHOWN
+    shown = ", ".join([one.path for one in containers[:shown_max]])
+    more = len(containers) - shown_max
     return f"{shown} and {more} more" if more > 0 else shown
 
 
@@ -239,13 +239,13 @@ def with_one_named(text: str, path: str, *, is_new: bool) -> str | None:
     reason = text.rpartition(": ")[2]
     if counted := _AND_MORE.search(text):
         # Where fewer are named, the last of them is called so. As a rule it is one more of a crowd.
-        is_number = reason.count(", ") == _NAMES_SHOWN - 1
+        is_number = reason.count(", ") == NAMES_SHOWN - 1
         is_further = is_number and is_new and path not in text
         return f"{text[: counted.start()]} and {int(counted[1]) + 1} more" if is_further else None
     names, _ = named_in([reason])
     if path in names:
         return text
-    return f"{text}, {path}" if len(names) < _NAMES_SHOWN else f"{text} and 1 more"
+    return f"{text}, {path}" if len(names) < NAMES_SHOWN else f"{text} and 1 more"
 
 
 def named_in(reasons: Iterable[str]) -> tuple[set[str], int]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pinfold.nri.dispatch.answer import Answer
 from pinfold.nri.dispatch.newcomer import Newcomer
 from pinfold.nri.dispatch.report import Adjusted, Crashed, Decided, Released
 from pinfold.policy.books.books import Books
@@ -92,6 +93,26 @@ def test_one_that_runs_keeps_its_cpus_where_its_second_creation_raises(
     node.owner.ask("check", policy.check)
     node.owner.ask("stop", lambda: node.events.stop(owner.id))
     assert owner.id not in policy.grants
+
+
+def test_one_that_runs_keeps_its_cpus_where_its_second_creation_is_refused(node: LiveNode) -> None:
+    policy, kernel = node.events.policy, told(node)
+    before, asked = dict(policy.grants), dict(node.events.asked)
+    owner = container_of("owner", 2)
+    answer = create(node, replace(owner, resources=container_of("owner", 1000).resources))
+    assert isinstance(answer, Answer)
+    assert answer.refusal
+    assert not answer.others
+    assert policy.grants == before
+    assert policy.containers[owner.id].state is ContainerState.RUNNING
+    assert policy.containers[owner.id].resources == owner.resources
+    assert node.events.asked == asked
+    node.run(container_of("newcomer", 1))
+    assert told(node)[owner.id] == kernel[owner.id]
+    node.owner.ask("check", policy.check)
+    assert policy.grants[owner.id].exclusive.isdisjoint(
+        policy.grants[container_of("newcomer", 1).id].exclusive
+    )
 
 
 def test_who_comes_home_by_a_creation_that_failed_is_told_and_reported(
@@ -209,6 +230,36 @@ def test_all_hold_what_they_held_where_the_adoption_after_a_fault_raises_too(
     ]
     node.owner.ask("check", policy.check)
     node.run(container_of("next", 2))
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["of another's cpus", "nothing"])
+def test_who_was_told_otherwise_is_told_where_the_adoption_after_a_fault_raises_too(
+    monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    """Of whom nothing is known to be told nothing is noted, either."""
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    owner, sharer = container_of("owner", 1), container_of("sharer", 0.5)
+    for one in (owner, sharer):
+        engine.create(one)
+    told, meant = dict(engine.snapshot().pinnings), engine.pinning(sharer.id)
+    newcomer = container_of("newcomer", 1)
+    engine.begin()
+    monkeypatch.setattr(Books, "take", _raise)
+    monkeypatch.setattr(UnmetRules, "refresh_all", _raise)
+    with pytest.raises(ZeroDivisionError):
+        engine.create(newcomer)
+    vars(engine)["_allocator"].books.pinner.forget(sharer.id)
+    before = Pinning(cpus=engine.grants[owner.id].exclusive)
+    del told[sharer.id]
+    found = engine.recover(newcomer.id, {**told, sharer.id: before} if is_told else told)
+    assert found.fault is not None
+    if not is_told:
+        assert not found.changes
+        assert engine.pinning(sharer.id) == Pinning()
+        return
+    assert [(one.container_id, one.before) for one in found.changes] == [(sharer.id, before)]
+    assert meant is not None
+    assert found.changes[0].after.cpus == meant.cpus
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["a list", "a restart"])

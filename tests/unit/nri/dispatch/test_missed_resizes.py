@@ -1,6 +1,7 @@
 """Missed resizes: a runtime lists another request beside the cpus of before."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import pytest
@@ -183,6 +184,42 @@ def test_where_there_is_no_room_it_stays_as_it_is(node: LiveNode, old: LiveNode)
     restarted(old, node, resized(old, 4000, owner), is_known=True)
     assert node.kernel[owner.id] == had
     assert node.events.policy.decisions[owner.id].degraded == "3 of 4 exclusive CPUs are missing"
+
+
+def test_one_for_which_there_was_no_room_is_resized_once_there_is_some(
+    node: LiveNode, old: LiveNode
+) -> None:
+    others = [container_of(f"b-{n}", 1) for n in range(13)]
+    old.run(owner := owner_of(1000), *others)
+    listed = resized(old, 4000, owner)
+    restarted(old, node, listed, is_known=True)
+    policy, had = node.events.policy, node.kernel[owner.id]
+
+    def look_again() -> None:
+        node.owner.ask("look", node.events.moves.resize_missed)
+        assert node.actuator.settle(10)
+
+    look_again()
+    assert node.kernel[owner.id] == had
+    for one in others[:1]:
+        node.owner.ask("stop", partial(node.events.stop, one.id))
+    look_again()
+    assert node.kernel[owner.id] == had
+    # The runtime comes back, and lists the same again.
+    gone = {one.id for one in others[:1]}
+    left = [one for one in listed.containers if one.id not in gone]
+    again = replace(listed, containers=tuple(left))
+    node.owner.ask("list", lambda: node.events.answered(node.events.synchronize(again)))
+    for one in others[1:2]:
+        node.owner.ask("stop", partial(node.events.stop, one.id))
+    look_again()
+    assert len(policy.grants[owner.id].exclusive) == 4
+    assert policy.grants[owner.id].exclusive == node.kernel[owner.id].cpus
+    assert not policy.decisions[owner.id].degraded
+    node.wait(lambda: events_of(node)[-1:] == ["update"])
+    count = len(node.happenings)
+    look_again()
+    assert len(node.happenings) == count
 
 
 def test_who_asks_for_as_much_as_before_is_not_resized(node: LiveNode, old: LiveNode) -> None:

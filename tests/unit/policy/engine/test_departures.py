@@ -345,6 +345,34 @@ def test_of_many_rules_the_first_are_named_where_every_pool_is_full() -> None:
     assert "; and 4 more rules — to make room" in said
 
 
+def test_all_who_have_to_leave_are_named_in_a_note_where_a_refusal_names_some() -> None:
+    engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
+    shy = [container_of(f"shy{number}", 0.001, apart(term("socket", "it"))) for number in range(6)]
+    for one in shy:
+        placed(engine, one)
+    refused = engine.create(it := container_of("it", 1))
+    some = ", ".join([one.path for one in shy[:4]])
+    assert reason(refused).endswith(f"{MAKE_ROOM}some of {some} and 2 more")
+    assert engine.note(it.id) == (
+        f"to make room, stop or move some of {', '.join([one.path for one in shy])}",
+    )
+    assert engine.decisions[it.id].notes == engine.note(it.id)
+
+
+def test_a_resize_names_in_a_note_all_who_have_to_leave() -> None:
+    engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
+    rules = apart(term("numa", "shy"))
+    placed(engine, it := container_of("it", 2, rules))
+    shy = [container_of(f"shy{n}", 0.001, app="shy", annotations=THERE) for n in range(6)]
+    for one in shy:
+        placed(engine, one)
+    refused = engine.update(it.id, container_of("it", 5).resources)
+    assert reason(refused).endswith(" and 2 more")
+    assert refused.notes == (
+        f"to make room, stop or move some of {', '.join([one.path for one in shy])}",
+    )
+
+
 def test_one_rule_of_many_owners_is_named_once_where_every_pool_is_full() -> None:
     engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
     for one in (FRIEND, SMALL, AWAY):
