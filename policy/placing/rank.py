@@ -5,7 +5,8 @@ that gives the criterion's values for some pools at once (a column): a new crite
 and one function.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from operator import neg
 from typing import Final, NamedTuple, TypeVar
 
@@ -143,18 +144,20 @@ def burst_distances(inward: Column) -> Column:
 
 PoolIds = Sequence[int]
 """The ascending ids of the pools a criterion is asked about; its column has their values."""
+Criterion = Callable[[Contest, PoolIds], Column]
+"""Asked where it may tell pools apart, see `speaking`."""
 
 
 def _unmet(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.unmet, pools) if contest.unmet else contest.zeros
+    return _at(contest.unmet, pools)
 
 
 def _unmet_of_others(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.unmet_of_others, pools) if contest.unmet_of_others else contest.zeros
+    return _at(contest.unmet_of_others, pools)
 
 
 def _narrowed(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.narrowed, pools) if contest.narrowed else contest.zeros
+    return _at(contest.narrowed, pools)
 
 
 def _crowded(contest: Contest, pools: PoolIds) -> Column:
@@ -164,30 +167,24 @@ def _crowded(contest: Contest, pools: PoolIds) -> Column:
 
 
 def _isolated_missing(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.wants_isolated:
-        return contest.zeros
     isolated = contest.isolated
-    return [int(isolated[one] < 0) for one in pools] if isolated else [1] * len(pools)
+    return [int(isolated[one] < 0) for one in pools]
 
 
 def _preferred(contest: Contest, pools: PoolIds) -> Column:
-    preferred = contest.preferred
-    return list(map(neg, _at(preferred, pools))) if preferred else contest.zeros
+    return list(map(neg, _at(contest.preferred, pools)))
 
 
 def _affinity(contest: Contest, pools: PoolIds) -> Column:
-    affinities = contest.affinities
-    return list(map(neg, _at(affinities, pools))) if affinities else contest.zeros
+    return list(map(neg, _at(contest.affinities, pools)))
 
 
 def _hints(contest: Contest, pools: PoolIds) -> Column:
     hints = contest.hints
-    return [-hints[one][0] for one in pools] if hints else contest.zeros
+    return [-hints[one][0] for one in pools]
 
 
 def _hints_partial(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.hints:
-        return contest.zeros
     return [0 if full else -partial for full, partial in _at(contest.hints, pools)]
 
 
@@ -210,34 +207,25 @@ def _memory_limit(contest: Contest, pools: PoolIds) -> Column:
 
 
 def _cpu_limit(contest: Contest, pools: PoolIds) -> Column:
-    limit = contest.request.cpu_limit_milli
-    if limit is None:
-        return contest.zeros
-    room = contest.room
+    limit, room = contest.request.cpu_limit_milli or 0, contest.room
     return [int(room[one] < limit) for one in pools]
 
 
 def _burst_level(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.is_unlimited:
-        return contest.zeros
     return burst_distances(_at(contest.inward, pools))
 
 
 def _friends_room(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.awaits_friends:
-        return contest.zeros
     around, room = contest.around, contest.room
     return [-max(room[around[one]], 0) if around[one] >= 0 else 0 for one in pools]
 
 
 def _burst_room(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.is_unlimited:
-        return contest.zeros
     return [0 if contest.inward[one] else -contest.room[one] for one in pools]
 
 
 def _burst_pool(contest: Contest, pools: PoolIds) -> Column:
-    return pools if contest.request.is_unlimited else contest.zeros
+    return pools
 
 
 def _memory_nodes(contest: Contest, pools: PoolIds) -> Column:
@@ -249,12 +237,10 @@ def _memory_missing(contest: Contest, pools: PoolIds) -> Column:
 
 
 def _cpu_class(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.misfits_class, pools) if contest.misfits_class else contest.zeros
+    return _at(contest.misfits_class, pools)
 
 
 def _cpu_priority(contest: Contest, pools: PoolIds) -> Column:
-    if contest.request.priority is CpuPriority.NORMAL:
-        return contest.zeros
     return _short_of_priority(contest, pools)
 
 
@@ -263,33 +249,23 @@ def _depth(contest: Contest, pools: PoolIds) -> Column:
 
 
 def _isolated_room(contest: Contest, pools: PoolIds) -> Column:
-    if not (contest.isolated and contest.request.wants_isolated):
-        return contest.zeros
     return [-max(count, 0) for count in _at(contest.isolated, pools)]
 
 
 def _isolated_pool(contest: Contest, pools: PoolIds) -> Column:
-    if not (contest.isolated and contest.request.wants_isolated):
-        return contest.zeros
     return [one if contest.isolated[one] > 0 else 0 for one in pools]
 
 
 def _cpu_priority_normal(contest: Contest, pools: PoolIds) -> Column:
-    if contest.request.priority is not CpuPriority.NORMAL:
-        return contest.zeros
     return _short_of_priority(contest, pools)
 
 
 def _exclusive_room(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.exclusive:
-        return contest.zeros
     # No `max`, which takes as long as three comparisons.
     return [-one if one > 0 else 0 for one in _shared_at(contest, pools)]
 
 
 def _exclusive_pool(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.exclusive:
-        return contest.zeros
     left = zip(pools, _shared_at(contest, pools), strict=True)
     return [one if milli > 0 else 0 for one, milli in left]
 
@@ -319,15 +295,15 @@ def _shared_at(contest: Contest, pools: PoolIds) -> Column:
 
 def _where_hinted(contest: Contest, column: Column, pools: PoolIds) -> Column:
     hints = contest.hints
-    return [column[one] if any(hints[one]) else 0 for one in pools] if hints else contest.zeros
+    return [column[one] if any(hints[one]) else 0 for one in pools]
 
 
 def _short_of_priority(contest: Contest, pools: PoolIds) -> Column:
     wanted, free = contest.request.total_milli or 1, contest.free_of_priority
-    return [int(1000 * free[one] < wanted) for one in pools] if free else contest.zeros
+    return [int(1000 * free[one] < wanted) for one in pools]
 
 
-CRITERIA: Final[tuple[Callable[[Contest, PoolIds], Column], ...]] = (
+CRITERIA: Final[tuple[Criterion, ...]] = (
     _unmet,
     _unmet_of_others,
     _narrowed,
@@ -363,13 +339,56 @@ CRITERIA: Final[tuple[Callable[[Contest, PoolIds], Column], ...]] = (
 """One function per field of `Rank`, in its order."""
 
 
-def with_shared(contest: Contest) -> Contest:
-    """The contest with what is left of every pool after the request, for several criteria."""
-    return replace(contest, shared=tuple(_shared_at(contest, contest.ids)))
+def speaking(contest: Contest) -> Sequence[tuple[str, Criterion]]:
+    """The criteria, with their names, that may tell pools apart; to the others all are alike."""
+    request = contest.request
+    is_isolated = contest.isolated and request.wants_isolated
+    return _all_but(
+        () if contest.unmet else ("unmet",),
+        () if contest.unmet_of_others else ("unmet_of_others",),
+        () if contest.narrowed else ("narrowed",),
+        () if contest.preferred else ("preferred",),
+        () if is_isolated else ("isolated_missing", "isolated_room", "isolated_pool"),
+        () if contest.affinities else ("affinity",),
+        () if contest.hints else ("hints", "hints_partial", "hints_depth", "hints_pool"),
+        ("memory_type", "memory_limit", "memory_missing") if contest.has_usual_memory else (),
+        () if request.cpu_limit_milli is not None else ("cpu_limit",),
+        () if request.is_unlimited else ("burst_level", "burst_room", "burst_pool"),
+        () if request.awaits_friends else ("friends_room",),
+        () if contest.misfits_class else ("cpu_class",),
+        _silent_priorities(contest),
+        () if request.exclusive else ("exclusive_room", "exclusive_pool"),
+    )
+
+
+@lru_cache(maxsize=128)
+def _all_but(*silent: tuple[str, ...]) -> Sequence[tuple[str, Criterion]]:
+    left_out = {one for group in silent for one in group}
+    pairs = zip(Rank._fields, CRITERIA, strict=True)
+    return tuple([(name, one) for name, one in pairs if name not in left_out])
+
+
+def _silent_priorities(contest: Contest) -> tuple[str, ...]:
+    if not contest.free_of_priority:
+        return "cpu_priority", "cpu_priority_normal"
+    is_normal = contest.request.priority is CpuPriority.NORMAL
+    return ("cpu_priority",) if is_normal else ("cpu_priority_normal",)
+
+
+def columns(contest: Contest) -> Iterator[tuple[str, Column]]:
+    """The values of every pool by each criterion, with its name. O(pools x criteria)."""
+    contest = replace(contest, shared=tuple(_shared_at(contest, contest.ids)))
+    telling = dict(speaking(contest))
+    for name in Rank._fields:
+        if name in telling:
+            yield name, telling[name](contest, contest.ids)
+        elif name == "isolated_missing" and contest.request.wants_isolated:
+            yield name, [1] * len(contest.ids)
+        else:
+            yield name, contest.zeros
 
 
 def ranks(contest: Contest) -> list[Rank]:
     """The rank of every pool. O(pools x criteria)."""
-    contest = with_shared(contest)
-    columns = [criterion(contest, contest.ids) for criterion in CRITERIA]
-    return list(map(Rank._make, zip(*columns, strict=True)))
+    values = [column for _, column in columns(contest)]
+    return list(map(Rank._make, zip(*values, strict=True)))
