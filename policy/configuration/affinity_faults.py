@@ -20,9 +20,11 @@ from .affinity_fields import (
     WORD_MAX,
     AddedAffinity,
     AntiAffinityLimits,
+    LabelExpressionFields,
     LabelSelectorFields,
     PodAffinityFields,
     PoolAffinityFields,
+    PoolExpressionFields,
     PoolTermFields,
     Profile,
     Rack,
@@ -315,7 +317,8 @@ def _values(path: Path, value: object) -> Iterator[tuple[Path, object]]:
 
 def selector_faults(path: Path, selector: LabelSelectorFields | PoolTermFields) -> Iterator[Fault]:
     """Faults of a selector of labels: operators with too few or too many values."""
-    for index, one in enumerate(selector.match_expressions):
+    expressions: Sequence[LabelExpressionFields | PoolExpressionFields] = selector.match_expressions
+    for index, one in enumerate(expressions):
         fault = values_fault(one.operator, one.values)
         if fault is not None:
             yield Fault((*path, "matchExpressions", index), " — ".join(fault))
