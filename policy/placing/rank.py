@@ -20,6 +20,9 @@ from ..pools.pool_masks import Pools
 
 T = TypeVar("T")
 
+# A member of an enum is looked up by a call of Python.
+_NORMAL: Final = CpuPriority.NORMAL
+
 
 class Rank(NamedTuple):
     """Criteria in order of importance; the smaller value wins; the last field is unique.
@@ -356,7 +359,8 @@ def speaking(contest: Contest) -> Sequence[tuple[str, Criterion]]:
         () if request.is_unlimited else ("burst_level", "burst_room", "burst_pool"),
         () if request.awaits_friends else ("friends_room",),
         () if contest.misfits_class else ("cpu_class",),
-        _silent_priorities(contest),
+        () if contest.free_of_priority else ("cpu_priority", "cpu_priority_normal"),
+        ("cpu_priority",) if request.priority is _NORMAL else ("cpu_priority_normal",),
         () if request.exclusive else ("exclusive_room", "exclusive_pool"),
     )
 
@@ -366,13 +370,6 @@ def _all_but(*silent: tuple[str, ...]) -> Sequence[tuple[str, Criterion]]:
     left_out = {one for group in silent for one in group}
     pairs = zip(Rank._fields, CRITERIA, strict=True)
     return tuple([(name, one) for name, one in pairs if name not in left_out])
-
-
-def _silent_priorities(contest: Contest) -> tuple[str, ...]:
-    if not contest.free_of_priority:
-        return "cpu_priority", "cpu_priority_normal"
-    is_normal = contest.request.priority is CpuPriority.NORMAL
-    return ("cpu_priority",) if is_normal else ("cpu_priority_normal",)
 
 
 def columns(contest: Contest) -> Iterator[tuple[str, Column]]:

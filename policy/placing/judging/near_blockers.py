@@ -1,12 +1,15 @@
 """Blockers near a container: of those whom a rule keeps away, the ones that share its domains."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import filterfalse
+from operator import attrgetter
 from typing import Final
 
 from ...books.books import Books
 from ...model.container import Container, ContainerId
 from .restriction import Restriction, told_once
 
+_ID: Final[Callable[[Container], ContainerId]] = attrgetter("id")
 _AT_ONCE: Final = 32
 """Of so many blockers it is found out together where they are."""
 
@@ -52,20 +55,25 @@ class NearBlockers:
         return [one for one in rule.blockers if books.presence(one.id) & here]
 
     def of(self, rule: Restriction, cpus: int) -> Sequence[Container]:
-        """The blockers in a domain of somebody who runs on these cpus. O(blockers) once."""
+        """The blockers in a domain of somebody on these cpus, a single one anyway. O(them) once."""
         blockers = rule.blockers
-        key = id(blockers), self._books.domains.covering(rule.level, cpus) if blockers else 0
+        if len(blockers) < 2:
+            return blockers
+        here = self._books.domains.covering(rule.level, cpus)
+        key = id(blockers), here
         if key not in self._near:
             # Both are kept: so no others have the same id.
-            self._near[key] = blockers, [*self.each(rule, cpus)]
+            self._near[key] = blockers, self._among(blockers, here)
         return self._near[key][1]
 
     def each(self, rule: Restriction, cpus: int) -> Iterator[Container]:
-        """The same, one after another: most may be elsewhere, and those cost no call."""
+        """All of them that are there, one after another: most may be elsewhere, at no call each."""
         here = self._books.domains.covering(rule.level, cpus)
-        known, blockers = self._reaches, rule.blockers
-        for begin in range(0, len(blockers), _AT_ONCE):
-            some = blockers[begin : begin + _AT_ONCE]
-            new = [one.id for one in some if one.id not in known]
-            known.update(zip(new, self._books.reaches(new), strict=True))
-            yield from [one for one in some if known[one.id] & here]
+        for begin in range(0, len(rule.blockers), _AT_ONCE):
+            yield from self._among(rule.blockers[begin : begin + _AT_ONCE], here)
+
+    def _among(self, blockers: Sequence[Container], here: int) -> Sequence[Container]:
+        known = self._reaches
+        new = [*filterfalse(known.__contains__, map(_ID, blockers))]
+        known.update(zip(new, self._books.reaches(new), strict=True))
+        return [one for one in blockers if known[one.id] & here]
