@@ -67,7 +67,7 @@ class NearBlockers:
         return self._near[key][1]
 
     def each(self, rule: Restriction, cpus: int) -> Iterator[Container]:
-        """All of them that are there, one after another: most may be elsewhere, at no call each."""
+        """The blockers there, one after another: most may be elsewhere, and those cost no call."""
         here = self._books.domains.covering(rule.level, cpus)
         for begin in range(0, len(rule.blockers), _AT_ONCE):
             yield from self._among(rule.blockers[begin : begin + _AT_ONCE], here)
