@@ -16,7 +16,7 @@ from ..text.errors import ConfigError
 from ..text.glob import GlobError, compile_glob
 from ..text.quantity import parse_nanoseconds
 from ..text.suggestion import suggestion
-from ..text.yaml_nodes import TextError, TextMap, TextNode, TextScalar, scalars_of
+from ..text.yaml_nodes import TextError, TextMap, TextScalar, scalars_of
 from ..text.yaml_text import parse_text
 
 # As Go's strconv.ParseBool.
@@ -225,16 +225,13 @@ def _member(kind: type[E], text: str, what: str, *others: str) -> E:
 def _mapping(text: str, fields: tuple[str, ...]) -> TextMap:
     node = parse_text(text)
     if not isinstance(node, TextMap):
-        raise _at(node, "not a mapping", f"write '{fields[0]}: ...'")
+        what, fix = "not a mapping", f"write '{fields[0]}: ...'"
+        raise TextError.at(node, what, fix) if node else TextError(what, fix)
     for name, _ in node.entries:
         if name.value not in fields:
             what = f"unknown field {quoted(name.value)}"
             raise TextError.at(name, what, suggestion(name.value, fields))
     return node
-
-
-def _at(node: TextNode | None, what: str, fix: str) -> TextError:
-    return TextError.at(node, what, fix) if node else TextError(what, fix)
 
 
 def _patterns(node: TextMap, field: str) -> tuple[str, ...]:

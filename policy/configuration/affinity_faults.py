@@ -20,9 +20,11 @@ from .affinity_fields import (
     WORD_MAX,
     AddedAffinity,
     AntiAffinityLimits,
+    LabelExpressionFields,
     LabelSelectorFields,
     PodAffinityFields,
     PoolAffinityFields,
+    PoolExpressionFields,
     PoolTermFields,
     Profile,
     Rack,
@@ -200,12 +202,12 @@ def _pools(path: Path, section: PoolAffinityFields) -> Iterator[Fault]:
         if not required.node_selector_terms:
             yield Fault(at, "no terms — write at least one")
         for index, term in enumerate(required.node_selector_terms):
-            yield from _pool_term((*at, index), term)
+            yield from selector_faults((*at, index), term)
     preferred = section.preferred_during_scheduling_ignored_during_execution
     for index, one in enumerate(preferred):
         at = (*path, _PREFERRED, index)
         yield from range_faults((*at, "weight"), one.weight, 1, RULE_WEIGHT_MAX)
-        yield from _pool_term((*at, "preference"), one.preference)
+        yield from selector_faults((*at, "preference"), one.preference)
 
 
 def pool_label_keys(section: PoolAffinityFields) -> Iterator[tuple[Path, str]]:
@@ -313,16 +315,10 @@ def _values(path: Path, value: object) -> Iterator[tuple[Path, object]]:
             yield from _values((*path, index), one)
 
 
-def selector_faults(path: Path, selector: LabelSelectorFields) -> Iterator[Fault]:
-    """Faults of a label selector: operators with too few or too many values."""
-    for index, one in enumerate(selector.match_expressions):
-        fault = values_fault(one.operator, one.values)
-        if fault is not None:
-            yield Fault((*path, "matchExpressions", index), " — ".join(fault))
-
-
-def _pool_term(path: Path, term: PoolTermFields) -> Iterator[Fault]:
-    for index, one in enumerate(term.match_expressions):
+def selector_faults(path: Path, selector: LabelSelectorFields | PoolTermFields) -> Iterator[Fault]:
+    """Faults of a selector of labels: operators with too few or too many values."""
+    expressions: Sequence[LabelExpressionFields | PoolExpressionFields] = selector.match_expressions
+    for index, one in enumerate(expressions):
         fault = values_fault(one.operator, one.values)
         if fault is not None:
             yield Fault((*path, "matchExpressions", index), " — ".join(fault))

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from ..books.books import Books
-from ..model.container import Container, Resources
+from ..model.container import Container, QosClass, Resources
 from ..model.grant import Grant
-from ..model.request import Request
+from ..model.request import CpuType, Isolation, Request
 from ..pens.pen_name import PenName
-from ..pens.pen_request import pen_request
 from ..pens.pod_numbers import enlarged, together, with_pages
 from ..placing.classifier import Classifier
+from ..placing.wishes.own_cpus import without_own_cpus
 from .roster import Roster
 
 
@@ -81,3 +82,29 @@ class PenSizes:
             others = [self._roster.containers[one] for one in members if one != container.id]
             given = (*others, container)
         return together(given) if size is None else with_pages(size, given)
+
+
+def pen_request(name: PenName, container: Container, classifier: Classifier) -> Request:
+    """The request of a pen: what a container asks for that has the resources of the whole pen."""
+    # What one container wants for itself is no wish of the pen.
+    container = without_own_cpus(container)
+    if name.is_group:
+        # Half a cpu of a Guaranteed container is a cpu of the group's own.
+        size = container.resources
+        milli = -(-size.cpu_request_milli // 1000) * 1000
+        container = replace(container, resources=replace(size, cpu_request_milli=milli))
+        if container.pod.qos is QosClass.BEST_EFFORT and (milli or size.memory_request_bytes):
+            # It asks for nothing itself; others in its group do.
+            container = replace(container, pod=replace(container.pod, qos=QosClass.BURSTABLE))
+    request = classifier.classify(container).request
+    if request.exclusive and request.shared_milli:
+        request = request.as_shared()
+    return replace(
+        request.as_warm(),
+        container_id=name.id,
+        cpu_type=CpuType.NORMAL,
+        isolation=Isolation.NO,
+        fallback=None,
+        # Whose memory is to be left alone is not told any; what the pen has is for all.
+        preserve_memory=False,
+    )

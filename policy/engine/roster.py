@@ -15,8 +15,7 @@ from ..pens.pen_name import is_outside
 from ..pens.pod_numbers import left_of_pod, resized_with, shows_pod
 from ..placing.classifier import Classified
 from ..placing.judging.restriction import is_about_others
-from ..placing.wishes.claimed_cpus import unbooked_claim
-from ..placing.wishes.own_cpus import shortfall
+from ..placing.wishes.own_cpus import shortfall, unbooked_claim
 from ..rules.podaffinity.rule_set import RequiredTerm
 from ..text.errors import Problem
 from .decision import Decision

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...topology.sets.cpuset import NodeSet
-from ..model.container import ContainerId
 from .memory_nodes import MemoryNodes
 from .memory_zones import Holding, ZoneSum
 from .offers import MemoryRequest
@@ -28,10 +27,6 @@ class HeldMemory:
     def holdings(self) -> tuple[tuple[Holding, int], ...]:
         """Each holder with the mask of its zone. O(containers)."""
         return tuple(zip(self.holders, self.zones, strict=True))
-
-    def requests(self) -> Mapping[ContainerId, MemoryRequest]:
-        """Requests of every container with memory. O(containers)."""
-        return {holding.id: holding.request for holding in self.holders}
 
     def open_to(self, request: MemoryRequest) -> NodeSet:
         """The nodes whose memory a request may have."""

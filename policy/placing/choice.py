@@ -1,14 +1,12 @@
 """The choice among feasible pools: the smallest rank, found without working out every rank."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from itertools import compress
 from typing import Final
 
 from ..pools.pool_masks import Pools, best_of, highest_of, ids_of, pools_of, pools_with
-from .rank import CRITERIA, Column, Contest, PoolIds, Rank
-
-_Criterion = Callable[[Contest, PoolIds], Column]
+from .columns import speaking
+from .rank import Column, Contest, PoolIds
 
 _GRADES: Final[Mapping[str, Callable[[Contest], Sequence[Pools]]]] = {
     "crowded": lambda contest: (_with_room(contest),),
@@ -29,41 +27,6 @@ _HIGHEST: Final[Mapping[str, Callable[[Contest], Column]]] = {
 }
 """By criterion the figures of all pools of which the highest is the best: of a column, which is
 asked while hundreds of pools are left, each would be turned round first."""
-
-
-_BURST: Final = ("burst_level", "burst_room", "burst_room_around", "burst_pool")
-_EXCLUSIVE: Final = ("exclusive_room", "exclusive_room_around", "exclusive_pool")
-_AROUND_L3: Final = ("burst_room_around", "exclusive_room_around", "shared_room_around")
-
-
-def speaking(contest: Contest) -> Sequence[tuple[str, _Criterion]]:
-    """The criteria, with their names, that may tell pools apart; to the others all are alike."""
-    request = contest.request
-    is_isolated = contest.isolated and request.wants_isolated
-    return _all_but(
-        () if contest.unmet else ("unmet",),
-        () if contest.unmet_of_others else ("unmet_of_others",),
-        () if contest.narrowed else ("narrowed",),
-        () if contest.preferred else ("preferred",),
-        () if is_isolated else ("isolated_missing", "isolated_room", "isolated_pool"),
-        () if contest.affinities else ("affinity",),
-        () if contest.hints else ("hints", "hints_partial", "hints_depth", "hints_pool"),
-        ("memory_type", "memory_limit", "memory_missing") if contest.has_usual_memory else (),
-        () if request.cpu_limit_milli is not None else ("cpu_limit",),
-        () if request.is_unlimited else _BURST,
-        () if request.awaits_friends else ("friends_room",),
-        () if contest.has_l3_pools else _AROUND_L3,
-        () if contest.misfits_class else ("cpu_class",),
-        () if contest.free_of_priority else ("cpu_priority", "cpu_priority_normal"),
-        () if request.exclusive else _EXCLUSIVE,
-    )
-
-
-@lru_cache(maxsize=128)
-def _all_but(*silent: tuple[str, ...]) -> Sequence[tuple[str, _Criterion]]:
-    left_out = {one for group in silent for one in group}
-    pairs = zip(Rank._fields, CRITERIA, strict=True)
-    return tuple([(name, one) for name, one in pairs if name not in left_out])
 
 
 def choose(contest: Contest, pools: PoolIds, since: str = "") -> tuple[int, str, list[int]]:

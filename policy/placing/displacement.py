@@ -233,17 +233,10 @@ def _insisting(container_id: ContainerId, look: RuleLook, books: Books) -> Seque
     cpus = books.reach(container_id)
     told = replace(judgement, passed=()).told_at(cpus, books.pool_around(container_id))
     return [
-        one.beside(_near(one, cpus, judgement, books))
+        one.beside(look.near.of(one, cpus))
         for one in told
         if not one.can_break and (one.blockers or one.spread or one.is_lasting)
     ]
-
-
-def _near(rule: Restriction, cpus: int, judgement: Judgement, books: Books) -> Sequence[Container]:
-    if len(rule.blockers) < 2:
-        return rule.blockers
-    here, seen = books.domains.covering(rule.level, cpus), judgement.seen
-    return [one for one in rule.blockers if seen.get(one.id, here) & here]
 
 
 def _lost(broken: Sequence[Restriction], now: Sequence[Restriction]) -> Sequence[Restriction]:

@@ -15,8 +15,9 @@ from ..memory.memory_choice import ZoneSummary
 from ..model.criterion_words import EVERY_POOL
 from ..model.grant import Dropped
 from ..pools.pool_masks import Pools, all_pools, ids_of, pools_of, pools_where, pools_with
+from .columns import ranks
 from .packed_column import beside, packed
-from .rank import Column, Contest, Rank, ranks
+from .rank import Column, Contest, Rank
 
 _Zone = TypeVar("_Zone", bound=ZoneSummary | Dropped)
 

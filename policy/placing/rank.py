@@ -10,10 +10,8 @@ from operator import neg
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ..memory.memory_choice import ZoneSummary
-from ..model.cpu_preference import CpuPriority
 from ..model.request import Request
 from ..pools.pool_masks import Pools
 
@@ -149,51 +147,47 @@ def burst_distances(inward: Column) -> Column:
 
 PoolIds = Sequence[int]
 """The ascending ids of the pools a criterion is asked about; its column has their values."""
+Criterion = Callable[[Contest, PoolIds], Column]
+"""Asked where it may tell pools apart, see `speaking`."""
 
 
 def _unmet(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.unmet, pools) if contest.unmet else contest.zeros
+    return _at(contest.unmet, pools)
 
 
 def _unmet_of_others(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.unmet_of_others, pools) if contest.unmet_of_others else contest.zeros
+    return _at(contest.unmet_of_others, pools)
 
 
 def _narrowed(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.narrowed, pools) if contest.narrowed else contest.zeros
+    return _at(contest.narrowed, pools)
 
 
 def _crowded(contest: Contest, pools: PoolIds) -> Column:
-    shared = _shared_at(contest, pools)
+    shared = shared_at(contest, pools)
     # Those that are left in the end all have room, as a rule.
     return bytes(map((0).__gt__, shared)) if min(shared) < 0 else contest.zeros
 
 
 def _isolated_missing(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.wants_isolated:
-        return contest.zeros
     isolated = contest.isolated
-    return [int(isolated[one] < 0) for one in pools] if isolated else [1] * len(pools)
+    return [int(isolated[one] < 0) for one in pools]
 
 
 def _preferred(contest: Contest, pools: PoolIds) -> Column:
-    preferred = contest.preferred
-    return list(map(neg, _at(preferred, pools))) if preferred else contest.zeros
+    return list(map(neg, _at(contest.preferred, pools)))
 
 
 def _affinity(contest: Contest, pools: PoolIds) -> Column:
-    affinities = contest.affinities
-    return list(map(neg, _at(affinities, pools))) if affinities else contest.zeros
+    return list(map(neg, _at(contest.affinities, pools)))
 
 
 def _hints(contest: Contest, pools: PoolIds) -> Column:
     hints = contest.hints
-    return [-hints[one][0] for one in pools] if hints else contest.zeros
+    return [-hints[one][0] for one in pools]
 
 
 def _hints_partial(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.hints:
-        return contest.zeros
     return [0 if full else -partial for full, partial in _at(contest.hints, pools)]
 
 
@@ -216,37 +210,29 @@ def _memory_limit(contest: Contest, pools: PoolIds) -> Column:
 
 
 def _cpu_limit(contest: Contest, pools: PoolIds) -> Column:
-    limit = contest.request.cpu_limit_milli
-    if limit is None:
-        return contest.zeros
-    room = contest.room
+    limit, room = contest.request.cpu_limit_milli or 0, contest.room
     return [int(room[one] < limit) for one in pools]
 
 
 def _burst_level(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.is_unlimited:
-        return contest.zeros
     return burst_distances(_at(contest.inward, pools))
 
 
 def _friends_room(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.awaits_friends:
-        return contest.zeros
-    return _room_around(contest, pools)
+    around, room = contest.around, contest.room
+    return [-max(room[around[one]], 0) if around[one] >= 0 else 0 for one in pools]
 
 
 def _burst_room(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.is_unlimited:
-        return contest.zeros
     return [0 if contest.inward[one] else -contest.room[one] for one in pools]
 
 
 def _burst_room_around(contest: Contest, pools: PoolIds) -> Column:
-    return _l3_room_around(contest, pools) if contest.request.is_unlimited else contest.zeros
+    return _friends_room(contest, pools)
 
 
 def _burst_pool(contest: Contest, pools: PoolIds) -> Column:
-    return pools if contest.request.is_unlimited else contest.zeros
+    return pools
 
 
 def _memory_nodes(contest: Contest, pools: PoolIds) -> Column:
@@ -258,12 +244,10 @@ def _memory_missing(contest: Contest, pools: PoolIds) -> Column:
 
 
 def _cpu_class(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.misfits_class, pools) if contest.misfits_class else contest.zeros
+    return _at(contest.misfits_class, pools)
 
 
 def _cpu_priority(contest: Contest, pools: PoolIds) -> Column:
-    if contest.request.priority is CpuPriority.NORMAL:
-        return contest.zeros
     return _short_of_priority(contest, pools)
 
 
@@ -272,38 +256,28 @@ def _depth(contest: Contest, pools: PoolIds) -> Column:
 
 
 def _isolated_room(contest: Contest, pools: PoolIds) -> Column:
-    if not (contest.isolated and contest.request.wants_isolated):
-        return contest.zeros
     return [-max(count, 0) for count in _at(contest.isolated, pools)]
 
 
 def _isolated_pool(contest: Contest, pools: PoolIds) -> Column:
-    if not (contest.isolated and contest.request.wants_isolated):
-        return contest.zeros
     return [one if contest.isolated[one] > 0 else 0 for one in pools]
 
 
 def _cpu_priority_normal(contest: Contest, pools: PoolIds) -> Column:
-    if contest.request.priority is not CpuPriority.NORMAL:
-        return contest.zeros
     return _short_of_priority(contest, pools)
 
 
 def _exclusive_room(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.exclusive:
-        return contest.zeros
     # No `max`, which takes as long as three comparisons.
-    return [-one if one > 0 else 0 for one in _shared_at(contest, pools)]
+    return [-one if one > 0 else 0 for one in shared_at(contest, pools)]
 
 
 def _exclusive_room_around(contest: Contest, pools: PoolIds) -> Column:
-    return _l3_room_around(contest, pools) if contest.request.exclusive else contest.zeros
+    return _friends_room(contest, pools)
 
 
 def _exclusive_pool(contest: Contest, pools: PoolIds) -> Column:
-    if not contest.request.exclusive:
-        return contest.zeros
-    left = zip(pools, _shared_at(contest, pools), strict=True)
+    left = zip(pools, shared_at(contest, pools), strict=True)
     return [one if milli > 0 else 0 for one, milli in left]
 
 
@@ -312,11 +286,11 @@ def _neighbours(contest: Contest, pools: PoolIds) -> Column:
 
 
 def _shared_room(contest: Contest, pools: PoolIds) -> Column:
-    return list(map(neg, _shared_at(contest, pools)))
+    return list(map(neg, shared_at(contest, pools)))
 
 
 def _shared_room_around(contest: Contest, pools: PoolIds) -> Column:
-    return _l3_room_around(contest, pools)
+    return _friends_room(contest, pools)
 
 
 def _pool_id(contest: Contest, pools: PoolIds) -> Column:
@@ -327,34 +301,25 @@ def _at(values: Sequence[T], pools: PoolIds) -> Sequence[T]:
     return values if len(pools) == len(values) else list(map(values.__getitem__, pools))
 
 
-def _shared_at(contest: Contest, pools: PoolIds) -> Column:
+def shared_at(contest: Contest, pools: PoolIds) -> Column:
+    """What is left of pools after the request, in sharable milli-cpus."""
     if contest.shared:
         return _at(contest.shared, pools)
     whole = contest.whole_milli
     return [milli - whole for milli in _at(contest.room, pools)]
 
 
-def _room_around(contest: Contest, pools: PoolIds) -> Column:
-    around, room = contest.around, contest.room
-    return [-max(room[around[one]], 0) if around[one] >= 0 else 0 for one in pools]
-
-
-def _l3_room_around(contest: Contest, pools: PoolIds) -> Column:
-    # NUMA nodes that are alike come in their order, as in the Go policy.
-    return _room_around(contest, pools) if contest.has_l3_pools else contest.zeros
-
-
 def _where_hinted(contest: Contest, column: Column, pools: PoolIds) -> Column:
     hints = contest.hints
-    return [column[one] if any(hints[one]) else 0 for one in pools] if hints else contest.zeros
+    return [column[one] if any(hints[one]) else 0 for one in pools]
 
 
 def _short_of_priority(contest: Contest, pools: PoolIds) -> Column:
     wanted, free = contest.request.total_milli or 1, contest.free_of_priority
-    return [int(1000 * free[one] < wanted) for one in pools] if free else contest.zeros
+    return [int(1000 * free[one] < wanted) for one in pools]
 
 
-CRITERIA: Final[tuple[Callable[[Contest, PoolIds], Column], ...]] = (
+CRITERIA: Final[tuple[Criterion, ...]] = (
     _unmet,
     _unmet_of_others,
     _narrowed,
@@ -391,15 +356,3 @@ CRITERIA: Final[tuple[Callable[[Contest, PoolIds], Column], ...]] = (
     _pool_id,
 )
 """One function per field of `Rank`, in its order."""
-
-
-def with_shared(contest: Contest) -> Contest:
-    """The contest with what is left of every pool after the request, for several criteria."""
-    return replace(contest, shared=tuple(_shared_at(contest, contest.ids)))
-
-
-def ranks(contest: Contest) -> list[Rank]:
-    """The rank of every pool. O(pools x criteria)."""
-    contest = with_shared(contest)
-    columns = [criterion(contest, contest.ids) for criterion in CRITERIA]
-    return list(map(Rank._make, zip(*columns, strict=True)))

@@ -15,7 +15,6 @@ from ..text.errors import Problem
 from .affinity import AffinityRule
 from .container_facts import Subkey, facts
 from .evaluation import Steps, TooManyStepsError
-from .expression import Expression
 from .residents import Residents
 from .selection import Selection
 from .symmetric_rules import SymmetricRules, are_dear
@@ -191,12 +190,6 @@ class AffinityIndex:
     ) -> Mapping[ContainerId, int]:
         """The weights of `affinities`."""
         return self.affinities(container, rules).weights
-
-    def matching(self, expression: Expression) -> frozenset[ContainerId]:
-        """All containers for which an expression holds. Raises `TooManyStepsError`."""
-        residents = self.residents
-        selection = Selection(residents, Steps(RULE_STEPS))
-        return frozenset(residents.ids(selection.select(expression, residents.everyone)))
 
     def _add_own(
         self, rules: Iterable[AffinityRule], totals: dict[ContainerId, int]

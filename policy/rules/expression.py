@@ -5,7 +5,6 @@ container lacks the key, every positive operator is false and its negation true,
 selectors: `NotIn` holds for a container without that label.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +15,7 @@ from ..model.container import Container
 from ..text.glob import MAX_LENGTH, GlobError, check_glob
 from ..text.suggestion import suggestion
 from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, scalars_of
-from .container_facts import Key, Subkey, parse_key, selectivity
+from .container_facts import ContainerFacts, Key, KnownFacts, parse_key, selectivity
 from .operators import OPERATORS, Arity, Operator, Test, equal, glob, meant_operator, never
 
 FIELDS_OF_CONDITIONS: Final = ("key", "operator", "values")
@@ -115,17 +114,10 @@ def identity(expression: Expression) -> object:
 
 def evaluate(expression: Expression, container: Container) -> bool:
     """Whether the expression holds for a container. Never raises."""
-    if isinstance(expression, Condition):
-        value = expression.key.value(container) if expression.key else None
-        return expression.holds(value)
-    if isinstance(expression, AllOf):
-        return all(evaluate(term, container) for term in expression.terms)
-    if isinstance(expression, AnyOf):
-        return any(evaluate(term, container) for term in expression.terms)
-    return not evaluate(expression.term, container)
+    return evaluate_facts(expression, ContainerFacts(container))
 
 
-def evaluate_facts(expression: Expression, known: Mapping[Subkey, str]) -> bool:
+def evaluate_facts(expression: Expression, known: KnownFacts) -> bool:
     """Whether the expression holds for a container whose facts are known. Never raises."""
     if isinstance(expression, Condition):
         key = expression.key

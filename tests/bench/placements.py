@@ -28,6 +28,7 @@ from tests.bench.figure import Figure, Quantity
 from tests.bench.population import UNREAD_PERCENT, containers
 from tests.bench.sizes import LARGE, MEDIUM, SMALL, Size
 from tests.bench.timings import Timings, percentile
+from tests.unit.policy.engine.rebalance.made_moves import made
 
 PLACED_SIZES: Final = (
     (SMALL, range(1, 8)),
@@ -137,7 +138,7 @@ def _is_welcome(container: Container, engines: tuple[Engine, Engine, Engine]) ->
 def _carried_out(snapshot: Snapshot, plan: RebalancePlan) -> Snapshot:
     engine = Engine.of(snapshot)
     for move in plan.moves:
-        move.make(engine)
+        made(move, engine)
     return engine.snapshot()
 
 

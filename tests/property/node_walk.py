@@ -47,6 +47,7 @@ from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.property.kinds_walk import FAILS_KEY, KindsWalk, insists, said_of
 from tests.property.test_engine_walk import PREFIX
 from tests.property.test_rule_laws import LEVELS
+from tests.unit.policy.engine.rebalance.made_moves import made
 
 RACKS = ("north", "south")
 PAGE = 2 * 2**20
@@ -389,7 +390,7 @@ class NodeWalk(KindsWalk):
         mending = sum(move.gain for move in plan.moves if move.mends or move.awaited)
         assert plan.score_after >= plan.score + mending
         for move in plan.moves:
-            decision = move.make(self.engine)
+            decision = made(move, self.engine)
             assert isinstance(decision.result, Grant), f"a planned move: {decision.result.reason}"
             self.take_place(decision)
             # Whoever comes after it is told first that its rule does not hold, as on a node.

@@ -17,6 +17,7 @@ from pinfold.policy.rules.expression import (
     evaluate,
 )
 from pinfold.policy.rules.operators import OPERATORS, Arity
+from tests.unit.policy.rules.matching import matching
 
 NAMES = st.sampled_from(["a", "b", "ab", "*"])
 LABELS = st.dictionaries(st.sampled_from(["app", "x/y"]), st.sampled_from(["", "a", "b"]))
@@ -135,7 +136,7 @@ def test_the_index_agrees_with_the_definition(
     assert index.weights(newcomer, rules) == naive(residents, newcomer, rules)
     for rule in rules:
         expected = {one.id for one, _ in residents.values() if evaluate(rule.match, one)}
-        assert index.matching(rule.match) == expected
+        assert matching(index, rule.match) == expected
 
 
 DEAR = AffinityRule(

@@ -10,8 +10,9 @@ from pinfold.policy.model.cpu_preference import CpuPriority
 from pinfold.policy.model.grant import Dropped
 from pinfold.policy.model.request import Isolation, Request
 from pinfold.policy.placing.choice import choose
+from pinfold.policy.placing.columns import ranks
 from pinfold.policy.placing.lineup import MILLI, Demand, Lineup
-from pinfold.policy.placing.rank import Contest, Rank, burst_distances, ranks
+from pinfold.policy.placing.rank import Contest, Rank, burst_distances
 from pinfold.policy.pools.pool_masks import grades
 
 NUMBERS = st.integers(-2, 2)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.gauges.gauge import Sample
 from pinfold.policy.engine.gauges.gauge_reader import GaugeReader
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
+from tests.gauge_samples import GaugeSample, samples
 from tests.property.test_engine_walk import MACHINES as WALKED
 from tests.property.test_engine_walk import Walk
 
@@ -62,7 +62,7 @@ def containers(draw: st.DrawFn) -> list[Container]:
     return found
 
 
-def key(sample: Sample) -> tuple[tuple[str, str], ...]:
+def key(sample: GaugeSample) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(sample.labels.items()))
 
 
@@ -70,12 +70,12 @@ def agree(engine: Engine) -> None:
     gauges = {one.name: one for one in GaugeReader().read(engine.snapshot(), {})}
     pools, grants = engine.tree.pools, engine.grants
     for gauge in gauges.values():
-        assert len({key(one) for one in gauge.samples}) == len(gauge.samples), gauge.name
+        assert len({key(one) for one in samples(gauge)}) == len(gauge.values), gauge.name
 
     def by_pool(name: str) -> list[float]:
-        samples = gauges[f"policy.topologyaware.zone.{name}"].samples
-        assert [one.labels["zone"] for one in samples] == [pool.name for pool in pools]
-        return [one.value for one in samples]
+        of_pools = samples(gauges[f"policy.topologyaware.zone.{name}"])
+        assert [one.labels["zone"] for one in of_pools] == [pool.name for pool in pools]
+        return [one.value for one in of_pools]
 
     running = engine.snapshot().running()
     promised = [0.0] * len(pools)
@@ -98,9 +98,9 @@ def agree(engine: Engine) -> None:
     )
     for capacity, assigned, available in memory:
         assert 0 <= available <= max(0, capacity - assigned)
-    per_cpu = {one.labels["cpu.id"]: one.value for one in gauges["policy.cpu.allocation"].samples}
+    per_cpu = {one.labels["cpu.id"]: one.value for one in samples(gauges["policy.cpu.allocation"])}
     counts = {
-        one.labels["cpu.id"]: one.value for one in gauges["policy.cpu.container.count"].samples
+        one.labels["cpu.id"]: one.value for one in samples(gauges["policy.cpu.container.count"])
     }
     known = [one for one in running if one.cpus]
     assert sum(per_cpu.values()) == pytest.approx(

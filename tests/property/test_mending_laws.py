@@ -9,6 +9,7 @@ from pinfold.policy.model.grant import Grant
 from pinfold.topology.model.machine import Machine
 from tests.property import test_rule_laws as laws
 from tests.property.test_homecoming_laws import CROWDED, CrowdedLife
+from tests.unit.policy.engine.rebalance.made_moves import made
 from tests.unit.policy.engine.ruled_pods import container_of
 
 STEPS, EVERY = 60, 6
@@ -50,7 +51,7 @@ class World(laws.World):
         for move in plan.moves:
             told = self.unmet()
             is_told = bool(self.engine.decisions[move.container.id].unmet)
-            decision = move.make(self.engine)
+            decision = made(move, self.engine)
             self.note(f"move {move.container.id} for {move.mends}", decision.result)
             assert isinstance(decision.result, Grant), "a step of a plan is legal where it is made"
             assert decision.pinning.cpus == move.after.cpus
@@ -150,7 +151,7 @@ def test_who_stays_as_others_would_be_harmed_keeps_nobody_else_from_being_mended
     budget = RebalanceBudget(moves_exclusive=True, search_steps=1)
     told = before
     for move in rebalance(engine.snapshot(), budget).moves:
-        assert isinstance(move.make(engine).result, Grant)
+        assert isinstance(made(move, engine).result, Grant)
         left = set(unmet_after(engine, move.container.id))
         if not move.awaited:
             assert left <= told

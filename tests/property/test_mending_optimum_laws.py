@@ -20,6 +20,7 @@ from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.cpu_preference import MovePreference
 from pinfold.policy.model.grant import Grant, PoolId
 from tests.unit.policy.engine.pods_with_wishes import wishing
+from tests.unit.policy.engine.rebalance.made_moves import made
 from tests.unit.policy.engine.ruled_pods import NEVER, apart, container_of, engine_of, term
 
 NAMES = "abcd"
@@ -163,7 +164,7 @@ def test_the_fewest_rules_stay_broken_and_then_the_weight_is_near_the_optimum(
     unmet = min(unmet, fewest_broken(engine, sizes, foes, staying))
     plan = rebalance(snapshot)
     for move in plan.moves:
-        assert isinstance(move.make(engine).result, Grant)
+        assert isinstance(made(move, engine).result, Grant)
         engine.check()
     assert weigh_wishes(engine.snapshot()).satisfied == plan.score_after
     left = broken(engine)

@@ -18,6 +18,7 @@ from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Grant
 from tests.property.test_homecoming_laws import CROWDED, CrowdedLife
 from tests.property.test_rule_laws import MACHINES, World
+from tests.unit.policy.engine.rebalance.made_moves import made
 
 LOG = logging.getLogger("test_saved_node_laws")
 STEPS = 40
@@ -83,7 +84,7 @@ def test_a_plan_is_the_one_that_the_node_itself_would_make(
         # It lives on as it was, but for the last time.
         node = engine if number == STEPS else Engine.of(engine.snapshot())
         for move in plan.moves:
-            decision = move.make(node)
+            decision = made(move, node)
             assert isinstance(decision.result, Grant), decision.result
             assert decision.pinning.cpus == move.after.cpus
             assert decision.decided_by == move.purpose.value

@@ -146,7 +146,7 @@ CARRIED: Mapping[str, tuple[str, Callable[[Engine], object]]] = {
 
 
 def asked_memory(policy: Engine) -> tuple[frozenset[MemoryKind], int]:
-    request = policy.snapshot().memory.requests()[FULL]
+    (request,) = (one.request for one in policy.snapshot().memory.holders if one.id == FULL)
     return request.types, request.size_bytes
 
 

@@ -33,6 +33,7 @@ from pinfold.policy.text.yaml_fields import Field
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.gauge_samples import samples
 from tests.unit.given_tables import (
     expectations,
     guaranteed,
@@ -181,8 +182,8 @@ def measured(policy: Engine) -> dict[str, Gauge]:
 def shared(policy: Engine, name: str) -> dict[str, float]:
     """A gauge of shared cpus, by pool."""
     gauge = measured(policy)[f"policy.topologyaware.zone.cpu.shared.{name}"]
-    values = {one.labels["zone"]: one.value for one in gauge.samples}
-    assert len(values) == len(gauge.samples)
+    values = {one.labels["zone"]: one.value for one in samples(gauge)}
+    assert len(values) == len(samples(gauge))
     return values
 
 
@@ -241,7 +242,7 @@ def test_gauges_are_as_given(text: str) -> None:
             assert isinstance(policy.create(newcomer).result, Grant)
         if text.startswith("labels("):
             labels = {
-                name: frozenset[Value](key for one in gauge.samples for key in one.labels)
+                name: frozenset[Value](key for one in samples(gauge) for key in one.labels)
                 for name, gauge in measured(policy).items()
             }
             assert evaluate(text, {}, {"labels": labels.__getitem__}) is True

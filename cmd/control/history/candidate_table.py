@@ -5,16 +5,16 @@ number for all pools. A document of each pool would be eight times as long, and 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from ....policy.model.grant import Dropped
-from ....policy.placing.choice import speaking
+from ....policy.placing.columns import columns
 from ....policy.placing.lineup import Lineup
-from ....policy.placing.rank import CRITERIA, Rank, with_shared
+from ....policy.placing.rank import Rank
 from ..documents import CandidateDocument, DroppedDocument
 
 _ID: Final = Rank._fields[-1]
@@ -105,16 +105,8 @@ def parse_candidates(text: bytes, names: bytes) -> tuple[CandidateDocument, ...]
 
 
 def _columns(lineup: Lineup) -> Iterator[tuple[str, int | Sequence[int]]]:
-    contest = with_shared(lineup.contest)
-    telling = {name for name, _ in speaking(contest)}
-    for name, criterion in zip(Rank._fields[:-1], CRITERIA[:-1], strict=True):
-        if name not in telling:
-            yield name, criterion(contest, contest.ids[:1])[0]
-            continue
-        column = criterion(contest, contest.ids)
+    for name, column in islice(columns(lineup.contest), len(Rank._fields) - 1):
         first = column[0]
         # As a rule the last pool, which is the whole machine, differs from the first one.
-        is_same = column is contest.zeros or (
-            first == column[-1] and column.count(first) == len(column)
-        )
+        is_same = first == column[-1] and column.count(first) == len(column)
         yield name, first if is_same else list(column)

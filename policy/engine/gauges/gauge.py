@@ -1,10 +1,10 @@
-"""Instruments with their samples.
+"""Instruments with their values.
 
 Instruments, units and labels are those of the Go policy, without those of cache control.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
@@ -14,13 +14,6 @@ ZONES: Final = "policy/topologyaware"
 SYSTEM: Final = "policy/system"
 
 Labels = Sequence[Mapping[str, str]]
-
-
-class Sample(NamedTuple):
-    """One value of a gauge."""
-
-    labels: Mapping[str, str]
-    value: float
 
 
 class Gauge(Struct, frozen=True, kw_only=True):
@@ -35,14 +28,9 @@ class Gauge(Struct, frozen=True, kw_only=True):
     help: str
     group: str
     """A group and a subsystem, by which it is selected."""
-    labels: Sequence[Mapping[str, str]] = ({},)
+    labels: Labels = ({},)
     """One for each value; the same object as before where nothing changed."""
     values: Sequence[float]
-
-    @property
-    def samples(self) -> tuple[Sample, ...]:
-        """The values, each with its labels. O(values)."""
-        return tuple(map(Sample, self.labels, self.values))
 
 
 def is_selected(group: str, patterns: Sequence[str]) -> bool:

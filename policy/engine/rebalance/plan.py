@@ -16,10 +16,7 @@ from ...model.container import Container, ContainerId
 from ...model.grant import Grant, PoolId
 from ...model.move_purpose import MovePurpose
 from ...model.pinning import Pinning
-from ..decision import Decision
 from ..engine import Engine
-from ..replacing.asked_move import AskedMove
-from ..replacing.joint_replacement import make_move
 from ..snapshot import Snapshot
 from .gathering import Gathering
 from .mending import Mended, Mending
@@ -76,11 +73,6 @@ class RebalanceMove(Struct, frozen=True, kw_only=True):
     """Required rules with their owners that are told as unmet, and hold afterwards."""
     awaited: tuple[Container, ...]
     """Containers that have to be with it, and come by the next moves: all of these, or none."""
-
-    def make(self, engine: Engine) -> Decision:
-        """The move on an engine that is as the plan has it by then."""
-        awaited = tuple(one.id for one in self.awaited)
-        return make_move(engine, self.container.id, AskedMove(self.pool_id, self.purpose, awaited))
 
 
 class RebalancePlan(Struct, frozen=True, kw_only=True):

@@ -1,10 +1,17 @@
 """Blockers near a container: of those whom a rule keeps away, the ones that share its domains."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import filterfalse
+from operator import attrgetter
+from typing import Final
 
 from ...books.books import Books
 from ...model.container import Container, ContainerId
 from .restriction import Restriction, told_once
+
+_ID: Final[Callable[[Container], ContainerId]] = attrgetter("id")
+_AT_ONCE: Final = 32
+"""Of so many blockers it is found out together where they are."""
 
 
 class NearBlockers:
@@ -30,8 +37,7 @@ class NearBlockers:
                 yield rule.beside(self._near_part(rule))
             else:
                 # More are named by their number: so that is that of those who are near.
-                here = self._books.domains.covering(rule.level, cpus)
-                yield rule.beside(self._near_to(here, rule.blockers))
+                yield rule.beside(self.of(rule, cpus))
 
     def texts(self, rules: Iterable[Restriction], cpus: int) -> tuple[str, ...]:
         """Rules broken on some cpus, for people, each once; see `named`."""
@@ -48,13 +54,26 @@ class NearBlockers:
         here = books.domains.covering(rule.level, books.presence(rule.owner_id))
         return [one for one in rule.blockers if books.presence(one.id) & here]
 
-    def _near_to(self, here: int, blockers: Sequence[Container]) -> Sequence[Container]:
+    def of(self, rule: Restriction, cpus: int) -> Sequence[Container]:
+        """The blockers in a domain of somebody on these cpus, a single one anyway. O(them) once."""
+        blockers = rule.blockers
+        if len(blockers) < 2:
+            return blockers
+        here = self._books.domains.covering(rule.level, cpus)
         key = id(blockers), here
         if key not in self._near:
-            known = self._reaches
-            new = [one.id for one in blockers if one.id not in known]
-            known.update(zip(new, self._books.reaches(new), strict=True))
-            near = [one for one in blockers if known[one.id] & here]
             # Both are kept: so no others have the same id.
-            self._near[key] = blockers, near
+            self._near[key] = blockers, self._among(blockers, here)
         return self._near[key][1]
+
+    def each(self, rule: Restriction, cpus: int) -> Iterator[Container]:
+        """The blockers there, one after another: most may be elsewhere, and those cost no call."""
+        here = self._books.domains.covering(rule.level, cpus)
+        for begin in range(0, len(rule.blockers), _AT_ONCE):
+            yield from self._among(rule.blockers[begin : begin + _AT_ONCE], here)
+
+    def _among(self, blockers: Sequence[Container], here: int) -> Sequence[Container]:
+        known = self._reaches
+        new = [*filterfalse(known.__contains__, map(_ID, blockers))]
+        known.update(zip(new, self._books.reaches(new), strict=True))
+        return [one for one in blockers if known[one.id] & here]

@@ -10,7 +10,7 @@ from ..classifier import Classified
 from .judge import Judge
 from .judgement import Judgement
 from .near_blockers import NearBlockers
-from .restriction import Restriction, in_the_way
+from .restriction import Restriction
 from .scene import Scene
 
 EFFORT_OF_ONE: Final = 8
@@ -54,17 +54,9 @@ class RuleLook:
 
     def breaches(self, container_id: ContainerId) -> frozenset[Breach]:
         """The rules that do not hold between a container and others near it."""
-        books, found = self._books, set[Breach]()
-        cpus, reaches = books.reach(container_id), dict[ContainerId, int]()
-        broken = self.broken(container_id)
-        # Many rules are about the same containers.
-        for some in in_the_way(broken):
-            ids = [one.id for one in some if one.id not in reaches]
-            reaches.update(zip(ids, books.reaches(ids), strict=True))
-        for one in broken:
-            near = books.domains.covering(one.level, cpus) if one.blockers else 0
-            beside = [other for other in one.blockers if reaches[other.id] & near]
-            found |= one.beside(beside).breaches
+        cpus, found = self._books.reach(container_id), set[Breach]()
+        for one in self.broken(container_id):
+            found |= one.beside(self.near.of(one, cpus)).breaches
         return frozenset(found)
 
     def still_broken(

@@ -6,12 +6,11 @@ from typing import Final
 
 from ...books.books import Books
 from ...model.container import Container, ContainerId
+from .near_blockers import NearBlockers
 from .restriction import TOLD_MAX, Restriction
 
 _OWNERS_LOOKED_AT: Final = 128
 """So many owners are looked at in one turn, to be told: each that is told costs some 5 us."""
-_OWNERS_AT_ONCE: Final = 32
-"""Of so many owners it is found out together where they are."""
 
 
 class RulesOfMany:
@@ -107,7 +106,7 @@ class RulesOfMany:
         """The rules, those of very many as of each owner who is near, and as one where none is."""
         cpus = self._books.reach(container_id)
         for rule in rules:
-            near = self._near(rule, cpus) if _is_of_many(rule) else iter(())
+            near = NearBlockers(self._books).each(rule, cpus) if _is_of_many(rule) else iter(())
             first = next(near, None)
             if first is None:
                 yield rule
@@ -115,22 +114,10 @@ class RulesOfMany:
                 yield rule.of(first)
                 yield from map(rule.of, near)
 
-    def _near(self, rule: Restriction, cpus: int) -> Iterator[Container]:
-        """The owners of a rule who are in a domain of somebody who runs on these cpus."""
-        books, owners = self._books, rule.blockers
-        here = books.domains.covering(rule.level, cpus)
-        for begin in range(0, len(owners), _OWNERS_AT_ONCE):
-            # Most may be elsewhere: those cost no call.
-            some = owners[begin : begin + _OWNERS_AT_ONCE]
-            reaches = books.reaches([one.id for one in some])
-            yield from [one for one, mask in zip(some, reaches, strict=True) if mask & here]
-
     def _is_near(self, rule: Restriction, owner: Container, cpus: int) -> bool:
         """Whether the owner of a rule is in a domain of somebody who runs on these cpus."""
-        books = self._books
-        if owner.id not in books.ledger.grants:
-            return False
-        return bool(books.reach(owner.id) & books.domains.covering(rule.level, cpus))
+        here = self._books.domains.covering(rule.level, cpus)
+        return bool(self._books.reach(owner.id) & here)
 
 
 def _is_of_many(rule: Restriction) -> bool:

@@ -15,23 +15,11 @@ from .execution import REQUIRED_FIELDS
 from .label_selector import LabelSelector
 from .pool_term import PoolPreference, PoolRequirement
 from .pool_text import parse_pool_preference, parse_pool_requirement
-from .rule_set import PreferredTerm, RequiredTerm
-from .term_text import (
-    parse_spread,
-    parse_term,
-    parse_weight,
-    pattern_slips,
-    pseudo_label_slips,
-)
+from .rule_set import PreferredTerm, RequiredTerm, SpreadRule
+from .term import Term
+from .term_text import parse_spread, parse_term, parse_weight, pattern_slips, pseudo_label_slips
 from .written_fields import WrittenFields, is_absent, unknown_field
-from .written_rules import (
-    NO_WRITTEN_RULES,
-    WrittenPreferred,
-    WrittenRequired,
-    WrittenRules,
-    WrittenSpread,
-    WrittenTerm,
-)
+from .written_rules import NO_WRITTEN_RULES, Written, WrittenRules
 
 MAX_FAULTS: Final = 16
 """To find what an author meant takes longer than to read what is right."""
@@ -65,9 +53,9 @@ class _GivenUpError(Exception):
 class _Reader:
     def __init__(self, key: str) -> None:
         self._key = key
-        self._required: list[WrittenRequired] = []
-        self._preferred: list[WrittenPreferred] = []
-        self._spread: list[WrittenSpread] = []
+        self._required: list[Written[RequiredTerm]] = []
+        self._preferred: list[Written[PreferredTerm]] = []
+        self._spread: list[Written[SpreadRule]] = []
         self._pool_required: list[PoolRequirement] = []
         self._pool_preferred: list[PoolPreference] = []
         self._problems: list[Problem] = []
@@ -123,10 +111,10 @@ class _Reader:
                     else:
                         written = self._term(item, item, kind)
                         rule = RequiredTerm(
-                            term=written.term, is_anti=is_anti, execution=REQUIRED_FIELDS[field]
+                            term=written.rule, is_anti=is_anti, execution=REQUIRED_FIELDS[field]
                         )
-                        self._required.append(WrittenRequired(rule, written.label_keys))
-                        self._review(written.term.selector, item)
+                        self._required.append(Written(rule, written.label_keys))
+                        self._review(written.rule.selector, item)
                 except TextError as error:
                     self._fault(error)
 
@@ -135,13 +123,13 @@ class _Reader:
         weight = self._weight(fields)
         node = fields.need("podAffinityTerm", "write podAffinityTerm: {topologyKey: ..}")
         written = self._term(node, item, f"preferred {kind}")
-        rule = PreferredTerm(term=written.term, weight=-weight if is_anti else weight)
-        self._preferred.append(WrittenPreferred(rule, written.label_keys))
-        self._review(written.term.selector, node)
+        rule = PreferredTerm(term=written.rule, weight=-weight if is_anti else weight)
+        self._preferred.append(Written(rule, written.label_keys))
+        self._review(written.rule.selector, node)
 
-    def _term(self, node: TextNode, item: TextNode, kind: str) -> WrittenTerm:
+    def _term(self, node: TextNode, item: TextNode, kind: str) -> Written[Term]:
         written = parse_term(node, self._source(item), kind)
-        term = written.term
+        term = written.rule
         count = written.label_keys.count_with(term.selector, term.namespaces.selector)
         self._charge_requirements(node, count)
         for what, fix in pattern_slips(term.namespaces):

@@ -17,7 +17,7 @@ from .rule_set import SpreadRule
 from .selector_text import parse_selector
 from .term import POD_QOS, PSEUDO_LABELS, Term
 from .written_fields import TERM_FIELDS, WrittenFields, whole_number, word_of
-from .written_rules import LabelKeys, WrittenSpread, WrittenTerm
+from .written_rules import LabelKeys, Written
 
 SPREAD_FIELDS: Final = (
     "maxSkew",
@@ -31,7 +31,7 @@ _QOS_NAMES: Final = tuple(one.value for one in QosClass)
 _WHEN_UNSATISFIABLE: Final = {"DoNotSchedule": True, "ScheduleAnyway": False}
 
 
-def parse_term(node: TextNode, source: str, kind: str) -> WrittenTerm:
+def parse_term(node: TextNode, source: str, kind: str) -> Written[Term]:
     """The term a node spells. Raises `TextError`.
 
     For people: `source`, and `kind`, which is "affinity" or "anti-affinity".
@@ -59,10 +59,10 @@ def parse_term(node: TextNode, source: str, kind: str) -> WrittenTerm:
         text=f"{kind} at {level.value} to {who}{where} ({source})",
         source=source,
     )
-    return WrittenTerm(term, keys)
+    return Written(term, keys)
 
 
-def parse_spread(node: TextNode, source: str) -> WrittenSpread:
+def parse_spread(node: TextNode, source: str) -> Written[SpreadRule]:
     """The spread rule a node spells; `source` is for people. Raises `TextError`."""
     fields = WrittenFields(node, "a topologySpread", SPREAD_FIELDS)
     level = _parse_level(fields)
@@ -92,7 +92,7 @@ def parse_spread(node: TextNode, source: str) -> WrittenSpread:
         f" {_selector_text(selector, keys)} ({source})",
         source=source,
     )
-    return WrittenSpread(rule, keys)
+    return Written(rule, keys)
 
 
 def parse_weight(node: TextNode) -> tuple[int, str]:

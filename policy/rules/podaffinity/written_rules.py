@@ -4,7 +4,7 @@ What of the owner's labels completes a selector stands beside it.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -13,7 +13,8 @@ from ...text.errors import Problem
 from .label_selector import LabelRequirement, LabelSelector
 from .pool_term import PoolPreference, PoolRequirement
 from .rule_set import PreferredTerm, RequiredTerm, SpreadRule
-from .term import Term
+
+T = TypeVar("T")
 
 
 class LabelKeys(Struct, frozen=True):
@@ -48,40 +49,19 @@ class LabelKeys(Struct, frozen=True):
         return LabelSelector((*selector.requirements, *added))
 
 
-class WrittenTerm(Struct, frozen=True):
-    """A term as it is written, and what of its owner's labels completes it."""
+class Written(Struct, Generic[T], frozen=True):
+    """A rule, or a term of one, as it is written, and what of its owner's labels completes it."""
 
-    term: Term
-    label_keys: LabelKeys
-
-
-class WrittenSpread(Struct, frozen=True):
-    """A spread rule as it is written, and what of its owner's labels completes it."""
-
-    rule: SpreadRule
-    label_keys: LabelKeys
-
-
-class WrittenRequired(Struct, frozen=True):
-    """A required rule, and what of its owner's labels completes its term."""
-
-    rule: RequiredTerm
-    label_keys: LabelKeys
-
-
-class WrittenPreferred(Struct, frozen=True):
-    """A preferred rule, and what of its owner's labels completes its term."""
-
-    rule: PreferredTerm
+    rule: T
     label_keys: LabelKeys
 
 
 class WrittenRules(Struct, frozen=True, kw_only=True):
     """Rules as they are written, for any container that has them."""
 
-    required: tuple[WrittenRequired, ...] = ()
-    preferred: tuple[WrittenPreferred, ...] = ()
-    spread: tuple[WrittenSpread, ...] = ()
+    required: tuple[Written[RequiredTerm], ...] = ()
+    preferred: tuple[Written[PreferredTerm], ...] = ()
+    spread: tuple[Written[SpreadRule], ...] = ()
     pool_required: tuple[PoolRequirement, ...] = ()
     pool_preferred: tuple[PoolPreference, ...] = ()
     problems: tuple[Problem, ...] = ()

@@ -26,13 +26,13 @@ from pinfold.nri.dispatch.report import (
     Reconfigured,
 )
 from pinfold.policy.engine.gauges.gauge import Gauge
-from pinfold.policy.engine.gauges.gauge import Sample as GaugeSample
 from pinfold.policy.engine.replacing.asked_move import AskedMove
 from pinfold.policy.manifests.manifest import parse_manifests
 from pinfold.policy.model.move_purpose import MovePurpose
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.gauge_samples import GaugeSample, samples
 from tests.unit.cmd.daemon.paper_node import PaperNode, burstable, config, guaranteed
 from tests.unit.policy.engine.pods_with_wishes import placed, wishing
 from tests.unit.policy.engine.ruled_pods import (
@@ -79,7 +79,7 @@ def values(families: Iterator[Metric | Gauge]) -> dict[str, dict[tuple[str, ...]
     """By sample name the values by labels, in the order of the labels in the family."""
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for family in families:
-        for one in family.samples:
+        for one in samples(family) if isinstance(family, Gauge) else family.samples:
             name = family.name if isinstance(one, GaugeSample) else one.name
             found.setdefault(name, {})[tuple(one.labels.values())] = one.value
     return found
@@ -247,7 +247,7 @@ def test_wishes_that_are_not_met_are_counted_beside_rules_and_name_nobody(
     assert found["pinfold_wished_weight"][()] == 13
     assert 0 < found["pinfold_satisfied_weight"][()] < 13
     for family in daemon_families(made):
-        for sample in family.samples:
+        for sample in samples(family) if isinstance(family, Gauge) else family.samples:
             assert not {"pod", "container", "namespace"} & sample.labels.keys()
             assert not {"db", "web", "near"} & {*sample.labels.values()}
 

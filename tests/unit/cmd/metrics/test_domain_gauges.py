@@ -4,14 +4,14 @@ import pytest
 
 from pinfold.cmd.metrics.domain_gauges import DomainGauges, fragmentation
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.gauges.gauge import Sample
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.gauge_samples import GaugeSample, samples
 from tests.unit.policy.engine.ruled_pods import container_of, engine_of, placed
 
 
-def told(series: DomainGauges, engine: Engine) -> list[tuple[str, Sample]]:
+def told(series: DomainGauges, engine: Engine) -> list[tuple[str, GaugeSample]]:
     families = series.families(engine.snapshot())
-    return [(family.name, one) for family in families for one in family.samples]
+    return [(family.name, one) for family in families for one in samples(family)]
 
 
 def test_series_are_of_the_machine_of_each_snapshot_and_of_those_who_run_then() -> None:

@@ -11,8 +11,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pinfold.cmd.metrics.exposition import Exposition
-from pinfold.policy.engine.gauges.gauge import Gauge, Sample
+from pinfold.policy.engine.gauges.gauge import Gauge
 from pinfold.policy.engine.gauges.value_runs import ValueRuns
+from tests.gauge_samples import GaugeSample, samples
 
 NAMES = ("a", "many_created", "zone.with-dots")
 TEXTS = st.text('abs%0. }\\"\n\r\u2028', max_size=4)
@@ -23,14 +24,14 @@ VALUES = (
     | st.sampled_from((0, 0.5, 1e7, float("inf"), float("nan")))
 )
 SAMPLES = st.lists(
-    st.builds(Sample, LABELS, VALUES),
+    st.builds(GaugeSample, LABELS, VALUES),
     unique_by=lambda one: tuple(sorted(one.labels.items())),
     max_size=4,
 )
 
 
-def gauge(name: str, samples: Sequence[Sample]) -> Gauge:
-    labels, values = [one.labels for one in samples], [one.value for one in samples]
+def gauge(name: str, some: Sequence[GaugeSample]) -> Gauge:
+    labels, values = [one.labels for one in some], [one.value for one in some]
     return Gauge(name=name, unit="", help="Many\n\\ %s.", group="any", labels=labels, values=values)
 
 
@@ -44,7 +45,7 @@ class Library(Collector):
         for one in self._gauges:
             name = f"nri_{one.name}".replace(".", "_").replace("-", "_")
             family = GaugeMetricFamily(name, one.help)
-            for labels, value in one.samples:
+            for labels, value in samples(one):
                 told = {key.replace(".", "_"): text for key, text in labels.items()}
                 # The library writes a zero with its sign.
                 family.add_sample(name, told, value + 0.0)
@@ -76,7 +77,7 @@ def test_runs_of_values_are_written_as_so_many_values(
     exposition = Exposition()
     for are_runs, values in pages:
         told = [*values[:1], *values[1:2] * 2, *values[2:]]
-        plain = gauge("a", [Sample({"n": str(one)}, value) for one, value in enumerate(told)])
+        plain = gauge("a", [GaugeSample({"n": str(one)}, value) for one, value in enumerate(told)])
         given = replace(plain, values=ValueRuns(values, [1, 2, 1])) if are_runs else plain
         page = exposition.page([given], with_build=False, with_process=False)
         assert page == by_the_library([plain])
@@ -86,8 +87,8 @@ def test_later_pages_have_the_values_of_their_time() -> None:
     exposition = Exposition()
 
     def page(*values: float) -> list[bytes]:
-        samples = [Sample({"n": str(number)}, value) for number, value in enumerate(values)]
-        content = exposition.page([gauge("a", samples)], with_build=False, with_process=False)
+        told = [GaugeSample({"n": str(number)}, value) for number, value in enumerate(values)]
+        content = exposition.page([gauge("a", told)], with_build=False, with_process=False)
         return content.splitlines()[2:]
 
     assert page(1, 2) == [b'nri_a{n="0"} 1.0', b'nri_a{n="1"} 2.0']
@@ -97,13 +98,13 @@ def test_later_pages_have_the_values_of_their_time() -> None:
 
 @pytest.mark.parametrize("values", [(-0.0,), (0.0, -0.0), (-0.0, 0.0)])
 def test_nothing_is_written_without_a_sign(values: Sequence[float]) -> None:
-    samples = [Sample({"n": str(number)}, value) for number, value in enumerate(values)]
-    page = Exposition().page([gauge("a", samples)], with_build=False, with_process=False)
+    told = [GaugeSample({"n": str(number)}, value) for number, value in enumerate(values)]
+    page = Exposition().page([gauge("a", told)], with_build=False, with_process=False)
     assert [line.split()[1] for line in page.splitlines()[2:]] == [b"0.0"] * len(values)
 
 
 def test_the_lines_of_thousands_of_series_stay_in_their_order() -> None:
-    many = gauge("a", [Sample({"cpu.id": str(number)}, number % 7) for number in range(1300)])
+    many = gauge("a", [GaugeSample({"cpu.id": str(number)}, number % 7) for number in range(1300)])
     exposition = Exposition()
     for _ in range(2):
         page = exposition.page([many], with_build=False, with_process=False)

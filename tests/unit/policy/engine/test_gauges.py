@@ -14,6 +14,7 @@ from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, Q
 from pinfold.policy.model.grant import Grant
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.gauge_samples import samples
 
 GIB = 2**30
 MACHINE = machine_from_spec("socket:1 numa:2 core:4 thread:1 mem:4G isolated:7")
@@ -82,7 +83,7 @@ def test_labels_of_cpus_are_those_of_the_online_ones_in_their_order() -> None:
 
 def values(policy: Engine, name: str) -> dict[str, float]:
     """The samples of a gauge by their first label."""
-    return {next(iter(one.labels.values())): one.value for one in gauges(policy)[name].samples}
+    return {next(iter(one.labels.values())): one.value for one in samples(gauges(policy)[name])}
 
 
 ALONE = container("alone", 2000)
@@ -122,7 +123,7 @@ def test_pools_are_measured(
 
 
 def test_pools_are_told_with_their_cpus_and_memory() -> None:
-    first = gauges(engine())[f"{ZONE}.cpu.capacity"].samples[0]
+    first = samples(gauges(engine())[f"{ZONE}.cpu.capacity"])[0]
     assert first.labels == {"zone": "NUMA node #0", "cpus": "0-3", "mems": "0"}
 
 
@@ -130,7 +131,7 @@ def test_nodes_are_measured() -> None:
     preserved = {"memory.preserve.resource-policy.nri.io/pod": "true"}
     policy = engine(ALONE, container("kept", 500, annotations=preserved))
     found = gauges(policy)
-    (node, _) = found["policy.mem.node.capacity"].samples
+    (node, _) = samples(found["policy.mem.node.capacity"])
     assert node.labels == {"node.id": "0", "node.type": "DRAM"}
     assert node.value == 4 * GIB
     assert values(policy, "policy.mem.node.usage") == {"0": 5}, "known of this node alone"

@@ -207,8 +207,8 @@ def test_a_burstable_pod_promises_its_own_request_once() -> None:
 def test_the_memory_of_a_pod_is_counted_once() -> None:
     node, one = Node(), pod(whole(2, memory=6 * GIB))
     node.create(*(container(one, name) for name in "abc"))
-    held = node.engine.snapshot().memory.requests()
-    assert [request.size_bytes for request in held.values()] == [6 * GIB]
+    held = node.engine.snapshot().memory.holders
+    assert [one.request.size_bytes for one in held] == [6 * GIB]
 
 
 def test_who_ran_beside_its_pod_comes_to_be_in_the_pen_that_is_back() -> None:

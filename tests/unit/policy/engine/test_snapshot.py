@@ -89,7 +89,7 @@ def contents(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.free_sharable,
         snapshot.free_isolated,
         snapshot.memory,
-        snapshot.memory.requests(),
+        snapshot.memory.holdings,
         snapshot.memory.usage(everything),
         snapshot.memory.available(everything),
         snapshot.memory_look,

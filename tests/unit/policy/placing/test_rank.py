@@ -10,12 +10,14 @@ from pinfold.policy.model.container import ContainerId, QosClass
 from pinfold.policy.model.cpu_preference import CpuPriority
 from pinfold.policy.model.request import Isolation, Request
 from pinfold.policy.placing.choice import choose
-from pinfold.policy.placing.rank import CRITERIA, Contest, Rank, ranks
+from pinfold.policy.placing.columns import ranks
+from pinfold.policy.placing.rank import CRITERIA, Contest, Rank
 
 PLAIN = ZoneSummary(mask=1, node_count=1, is_exact=True, is_below_limit=False, lacks_kind=False)
 OWN = {"exclusive": 1}
 CACHES: dict[str, Any] = {"has_l3_pools": True, "around": (2, 3), "room": (4000, 4000, 9000, 9001)}
 """Two L3 groups that have as much left, and pools around them of which one has more."""
+NODES: dict[str, Any] = {**CACHES, "has_l3_pools": False}
 ISOLATED = {"exclusive": 1, "isolation": Isolation.PREFERRED}
 
 
@@ -116,7 +118,7 @@ FINAL_ROWS = [
     row("isolated_pool", why="lower id", asks=ISOLATED, isolated=(1, 1), neighbours=(1, 0)),
     row("exclusive_pool", why="lower id", asks=OWN, neighbours=(1, 0)),
     row("pool_id", why="alike in everything"),
-    row("pool_id", why="more around a NUMA node", **{**CACHES, "has_l3_pools": False}),
+    row("pool_id", why="more around a NUMA node", **NODES),
 ]
 
 

@@ -6,6 +6,7 @@ from pinfold.policy.rules.affinity_index import AffinityIndex
 from pinfold.policy.rules.container_facts import Subkey
 from pinfold.policy.rules.expression import ALWAYS, AllOf, AnyOf, Expression, Not, condition
 from pinfold.policy.rules.residents import Residents
+from tests.unit.policy.rules.matching import matching
 
 NORTH = Pod(id=PodId("p1"), name="meadow", namespace="north", labels={"app": "farm"})
 # The same name and namespace, another sandbox.
@@ -66,10 +67,10 @@ def index(*containers: Container) -> AffinityIndex:
     ids=str,
 )
 def test_an_expression_finds_its_containers(match: Expression, expected: str) -> None:
-    assert index(*EVERYONE).matching(match) == set(expected.split())
+    assert matching(index(*EVERYONE), match) == set(expected.split())
     # Above the size where each container is looked at, the answer is the same.
     many = [container(f"x{n}", f"x{n}", Pod(id=PodId(f"x{n}"), name="x")) for n in range(40)]
-    found = index(*EVERYONE, *many).matching(match)
+    found = matching(index(*EVERYONE, *many), match)
     assert {one for one in found if one.startswith("c")} == set(expected.split())
 
 
@@ -149,7 +150,7 @@ def test_adding_the_same_id_again_replaces_it() -> None:
     made.add(SHEEP, (rule(ALWAYS, 2, symmetric=True),))
     made.add(container("c1", "goat", NORTH))
     assert made.weights(NEWCOMER, (rule(condition("name", "In", "sheep", "goat")),)) == {"c1": 1}
-    assert made.matching(condition("name", "Equals", "sheep")) == set()
+    assert matching(made, condition("name", "Equals", "sheep")) == set()
     assert len(made) == 1
 
 

@@ -12,6 +12,7 @@ from pinfold.policy.model.criterion_words import CRITERIA, words_of
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.move_purpose import MovePurpose
 from tests.unit.policy.engine.pods_with_wishes import placed, wishing
+from tests.unit.policy.engine.rebalance.made_moves import made
 from tests.unit.policy.engine.ruled_pods import container_of, engine_of
 
 NODE_0, NODE_1, NODE_2, NODE_3 = (f"NUMA node #{number}" for number in range(4))
@@ -94,7 +95,7 @@ def test_no_move_is_for_nothing_and_nothing_is_left_for_the_next_plan(seed: int)
     engine = world(seed)
     for move in rebalance(engine.snapshot()).moves:
         before = engine.snapshot()
-        decision = move.make(engine)
+        decision = made(move, engine)
         assert isinstance(decision.result, Grant)
         assert decision.decided_by == move.purpose.value
         is_narrowed = move.purpose is MovePurpose.ONE_NUMA_NODE

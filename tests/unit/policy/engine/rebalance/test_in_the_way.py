@@ -13,6 +13,7 @@ from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.placing import departures
 from tests.unit.counted_calls import called_modules
+from tests.unit.policy.engine.rebalance.made_moves import made
 from tests.unit.policy.engine.rebalance.promised_steps import promised
 from tests.unit.policy.engine.ruled_pods import (
     LASTING,
@@ -78,7 +79,7 @@ def moved(plan: RebalancePlan) -> list[str]:
 
 def carried_out(engine: Engine, plan: RebalancePlan) -> None:
     for move in plan.moves:
-        decision = move.make(engine)
+        decision = made(move, engine)
         assert isinstance(decision.result, Grant), decision.result
         assert decision.decided_by == move.purpose.value
         engine.check()

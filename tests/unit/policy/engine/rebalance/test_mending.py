@@ -7,6 +7,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan, rebalance
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant, Refusal
+from tests.unit.policy.engine.rebalance.made_moves import made
 from tests.unit.policy.engine.ruled_pods import (
     IGNORED,
     LASTING,
@@ -29,7 +30,7 @@ CORES = "socket:1 core:2 thread:2 mem:8G"
 def carried_out(engine: Engine, plan: RebalancePlan) -> None:
     """Make the moves of a plan one by one, as the daemon does."""
     for move in plan.moves:
-        decision = move.make(engine)
+        decision = made(move, engine)
         assert isinstance(decision.result, Grant), decision.result
         assert decision.decided_by == move.purpose.value
         assert str(decision.pinning.cpus) == str(move.after.cpus)

@@ -17,6 +17,7 @@ from pinfold.policy.engine.replacing.unmet_names import unmet_after, unmet_names
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.move_purpose import MovePurpose
+from tests.unit.policy.engine.rebalance.made_moves import made
 from tests.unit.policy.engine.ruled_pods import (
     IGNORED,
     LASTING,
@@ -87,7 +88,7 @@ def carried_out(engine: Engine, moves: Sequence[RebalanceMove]) -> None:
     """Make the moves one by one: each breaks no rules but of those who have yet to come."""
     before, awaited = told(engine), set[ContainerId]()
     for move in moves:
-        decision = move.make(engine)
+        decision = made(move, engine)
         assert isinstance(decision.result, Grant), decision.result
         assert decision.pinning.cpus == move.after.cpus
         engine.check()

@@ -8,6 +8,7 @@ from pinfold.policy.engine.rebalance.promise import PromisedStep, broken_promise
 from pinfold.policy.engine.replacing.unmet_names import unmet_after
 from pinfold.policy.model.grant import Refusal
 from pinfold.policy.model.move_purpose import MovePurpose
+from tests.unit.policy.engine.rebalance.made_moves import made
 from tests.unit.policy.engine.rebalance.promised_steps import promised
 from tests.unit.policy.engine.rebalance.test_mending_together import (
     FROM_WOLVES,
@@ -54,7 +55,7 @@ def test_the_first_move_is_promised_with_all_that_follow_it() -> None:
     for number, move in enumerate(moves):
         steps = promised(engine, needed_moves(moves[number:]))
         assert broken_promise(engine.snapshot(), steps) == ""
-        move.make(engine)
+        made(move, engine)
         unmet_after(engine, move.container.id)
 
 
