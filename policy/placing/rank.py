@@ -302,7 +302,7 @@ def _at(values: Sequence[T], pools: PoolIds) -> Sequence[T]:
 
 
 def shared_at(contest: Contest, pools: PoolIds) -> Column:
-    """What is left of pools after the request, in sharable milli-cpus."""
+    """Sharable milli-cpus of pools that are left after the request."""
     if contest.shared:
         return _at(contest.shared, pools)
     whole = contest.whole_milli
