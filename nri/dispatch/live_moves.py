@@ -167,10 +167,10 @@ class LiveMoves:
     def resize_missed(self) -> None:
         """Try again such resizes that were refused: there may be room by now. All are told."""
         for one in tuple(self._missed):
-            changes = self._made_good(one) if self._policy().missed_resizes.misses(one) else ()
-            if not self._policy().missed_resizes.misses(one):
+            if self._policy().missed_resizes.misses(one):
+                self._actuator.want(new_pinnings(self._made_good(one)))
+            else:
                 del self._missed[one]
-            self._actuator.want(new_pinnings(changes))
 
     def _made_good(self, container_id: ContainerId) -> tuple[Change, ...]:
         """What follows from one resize, if it is made."""
@@ -178,11 +178,13 @@ class LiveMoves:
         try:
             decision, changes = self.kept([container_id], partial(self._resize, container_id))
         except Exception as fault:
-            self._missed.pop(container_id)
+            del self._missed[container_id]
             crashed = Crashed(f"resize of container {container_id}", fault)
             self._owner.afterwards(partial(self._report, crashed))
             return ()
         if isinstance(decision.result, Grant):
+            # It may be less than it wishes for, or whole cores for half of their cpus.
+            del self._missed[container_id]
             self._owner.afterwards(partial(self._decided, "update", known, decision))
         return changes
 

@@ -222,6 +222,25 @@ def test_one_for_which_there_was_no_room_is_resized_once_there_is_some(
     assert len(node.happenings) == count
 
 
+def test_one_that_got_less_than_it_wishes_for_is_not_tried_again(
+    node: LiveNode, old: LiveNode
+) -> None:
+    """There is no other whole core for it, and it may have half of them."""
+    for one in (node, old):
+        one.events.policy = engine_of("socket:1 core:8 thread:2")
+    wishes = {"hide-hyperthreads.resource-policy.nri.io/pod": "whole-cores"}
+    old.run(owner := container_of("owner", 1, annotations=wishes))
+    old.run(*(container_of(f"b-{number}", 1) for number in range(12)))
+    restarted(old, node, resized(old, 2000, owner), is_known=True)
+    assert len(node.events.policy.grants[owner.id].exclusive) == 2
+    node.wait(lambda: events_of(node)[-1:] == ["update"])
+    count = len(node.happenings)
+    node.owner.ask("look", node.events.moves.resize_missed)
+    assert node.actuator.settle(10)
+    node.owner.ask("look", lambda: None)
+    assert len(node.happenings) == count
+
+
 def test_who_asks_for_as_much_as_before_is_not_resized(node: LiveNode, old: LiveNode) -> None:
     """Another configuration may have given it more than it would get today."""
     old.run(owner := owner_of(4000))
