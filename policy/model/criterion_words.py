@@ -29,7 +29,6 @@ CRITERIA: Final[Mapping[str, str]] = {
     "burst_level": "it is of the level where containers without a cpu limit may burst",
     "friends_room": "it has most room around it for containers that come to join it",
     "burst_room": "it has most shared cpu to burst into",
-    "burst_room_around": "around it is most shared cpu to burst into",
     "burst_pool": _TIE,
     "memory_nodes": "it needs the fewest memory nodes",
     "memory_missing": "it has the memory types wanted",
@@ -40,11 +39,9 @@ CRITERIA: Final[Mapping[str, str]] = {
     "isolated_pool": _TIE,
     "cpu_priority_normal": "it has enough cpus of normal priority",
     "exclusive_room": "it has most room left",
-    "exclusive_room_around": "around it is most room left",
     "exclusive_pool": _TIE,
     "neighbours": "it has the fewest containers",
     "shared_room": "it has most shared cpu left",
-    "shared_room_around": "around it is most shared cpu left",
     "pool_id": _TIE,
 }
 """What it means that a field of `Rank` decided."""

@@ -12,11 +12,6 @@ from .rank import CRITERIA, Column, Contest, Criterion, Rank, shared_at
 # A member of an enum is looked up by a call of Python.
 _NORMAL: Final = CpuPriority.NORMAL
 
-_BURST: Final = ("burst_level", "burst_room", "burst_room_around", "burst_pool")
-_EXCLUSIVE: Final = ("exclusive_room", "exclusive_room_around", "exclusive_pool")
-# NUMA nodes that are alike come in their order, as in the Go policy.
-_AROUND_L3: Final = ("burst_room_around", "exclusive_room_around", "shared_room_around")
-
 
 def speaking(contest: Contest) -> Sequence[tuple[str, Criterion]]:
     """The criteria, with their names, that may tell pools apart; to the others all are alike."""
@@ -32,13 +27,12 @@ def speaking(contest: Contest) -> Sequence[tuple[str, Criterion]]:
         () if contest.hints else ("hints", "hints_partial", "hints_depth", "hints_pool"),
         ("memory_type", "memory_limit", "memory_missing") if contest.has_usual_memory else (),
         () if request.cpu_limit_milli is not None else ("cpu_limit",),
-        () if request.is_unlimited else _BURST,
+        () if request.is_unlimited else ("burst_level", "burst_room", "burst_pool"),
         () if request.awaits_friends else ("friends_room",),
-        () if contest.has_l3_pools else _AROUND_L3,
         () if contest.misfits_class else ("cpu_class",),
         () if contest.free_of_priority else ("cpu_priority", "cpu_priority_normal"),
         ("cpu_priority",) if request.priority is _NORMAL else ("cpu_priority_normal",),
-        () if request.exclusive else _EXCLUSIVE,
+        () if request.exclusive else ("exclusive_room", "exclusive_pool"),
     )
 
 

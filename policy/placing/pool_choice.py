@@ -16,7 +16,7 @@ from ..model.cpu_preference import BurstLevel, CpuPriority
 from ..model.grant import Dropped, PoolId
 from ..model.request import Isolation, Request
 from ..pools.pool_masks import grades, ids_of
-from ..pools.pool_tree import Pool, PoolKind, PoolTree
+from ..pools.pool_tree import Pool, PoolTree
 from ..tuning.cpu_class import misfits
 from .choice import choose_from
 from .hint_demand import objection
@@ -65,7 +65,6 @@ class Chooser:
         self._depth = tuple(-pool.depth for pool in tree.pools)
         self._depth_grades = grades(self._depth)
         self._around = tuple(_around(pool) for pool in tree.pools)
-        self._has_l3_pools = any(pool.kind is PoolKind.L3 for pool in tree.pools)
         self._cpu_to_run_on = _cpu_to_run_on(tree)
         self._inward = {level: _inward(tree, level) for level in BurstLevel}
         self._burst_grades = {
@@ -131,7 +130,6 @@ class Chooser:
             depth=self._depth,
             inward=self._inward[request.burst_level],
             around=self._around,
-            has_l3_pools=self._has_l3_pools,
             room=room,
             whole_milli=whole,
             shared=shared,

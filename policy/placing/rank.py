@@ -57,8 +57,6 @@ class Rank(NamedTuple):
     """Where others may be drawn to the container: minus the sharable milli-cpus around the pool."""
     burst_room: int
     """Minus the free sharable milli-cpus, at the level wanted."""
-    burst_room_around: int
-    """Where there are L3 pools: minus the sharable milli-cpus around the pool."""
     burst_pool: int
     memory_nodes: int
     """Number of nodes in the memory zone."""
@@ -77,13 +75,11 @@ class Rank(NamedTuple):
     """1 where normal priority was asked for and too few such cpus are free."""
     exclusive_room: int
     """For exclusive cpus: minus the sharable milli-cpus left afterwards."""
-    exclusive_room_around: int
     exclusive_pool: int
     neighbours: int
     """Number of containers of the same cpu type in exactly this pool."""
     shared_room: int
     """Minus the sharable milli-cpus left afterwards."""
-    shared_room_around: int
     pool_id: int
 
 
@@ -102,8 +98,6 @@ class Contest(Struct, frozen=True, kw_only=True):
     """How many levels each pool is inside the one wanted for bursting; negative outside."""
     around: Column
     """The pool next around each of the tightest ones, itself for that one; -1 for wider pools."""
-    has_l3_pools: bool = False
-    """Whether the tightest pools are L3 groups: then what is left around them counts as well."""
     room: Column
     """Sharable milli-cpus before the request, see `Room.shared_milli`."""
     whole_milli: int = 0
@@ -227,10 +221,6 @@ def _burst_room(contest: Contest, pools: PoolIds) -> Column:
     return [0 if contest.inward[one] else -contest.room[one] for one in pools]
 
 
-def _burst_room_around(contest: Contest, pools: PoolIds) -> Column:
-    return _friends_room(contest, pools)
-
-
 def _burst_pool(contest: Contest, pools: PoolIds) -> Column:
     return pools
 
@@ -272,10 +262,6 @@ def _exclusive_room(contest: Contest, pools: PoolIds) -> Column:
     return [-one if one > 0 else 0 for one in shared_at(contest, pools)]
 
 
-def _exclusive_room_around(contest: Contest, pools: PoolIds) -> Column:
-    return _friends_room(contest, pools)
-
-
 def _exclusive_pool(contest: Contest, pools: PoolIds) -> Column:
     left = zip(pools, shared_at(contest, pools), strict=True)
     return [one if milli > 0 else 0 for one, milli in left]
@@ -287,10 +273,6 @@ def _neighbours(contest: Contest, pools: PoolIds) -> Column:
 
 def _shared_room(contest: Contest, pools: PoolIds) -> Column:
     return list(map(neg, shared_at(contest, pools)))
-
-
-def _shared_room_around(contest: Contest, pools: PoolIds) -> Column:
-    return _friends_room(contest, pools)
 
 
 def _pool_id(contest: Contest, pools: PoolIds) -> Column:
@@ -337,7 +319,6 @@ CRITERIA: Final[tuple[Criterion, ...]] = (
     _burst_level,
     _friends_room,
     _burst_room,
-    _burst_room_around,
     _burst_pool,
     _memory_nodes,
     _memory_missing,
@@ -348,11 +329,9 @@ CRITERIA: Final[tuple[Criterion, ...]] = (
     _isolated_pool,
     _cpu_priority_normal,
     _exclusive_room,
-    _exclusive_room_around,
     _exclusive_pool,
     _neighbours,
     _shared_room,
-    _shared_room_around,
     _pool_id,
 )
 """One function per field of `Rank`, in its order."""

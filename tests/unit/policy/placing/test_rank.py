@@ -15,9 +15,6 @@ from pinfold.policy.placing.rank import CRITERIA, Contest, Rank
 
 PLAIN = ZoneSummary(mask=1, node_count=1, is_exact=True, is_below_limit=False, lacks_kind=False)
 OWN = {"exclusive": 1}
-CACHES: dict[str, Any] = {"has_l3_pools": True, "around": (2, 3), "room": (4000, 4000, 9000, 9001)}
-"""Two L3 groups that have as much left, and pools around them of which one has more."""
-NODES: dict[str, Any] = {**CACHES, "has_l3_pools": False}
 ISOLATED = {"exclusive": 1, "isolation": Isolation.PREFERRED}
 
 
@@ -86,7 +83,6 @@ ROWS = [
         room=(4000, 1000),
     ),
     row("burst_room", why="more to burst into", asks={"is_unlimited": True}, room=(1000, 1001)),
-    row("burst_room_around", why="more around it", asks={"is_unlimited": True}, **CACHES),
     row("memory_nodes", why="fewer memory nodes", zones=(zone(node_count=2), PLAIN)),
     row("memory_missing", why="all kinds of memory", zones=(zone(lacks_kind=True), PLAIN)),
     row("cpu_class", why="cpus of the class", misfits_class=(1, 0), depth=(-2, -1)),
@@ -105,10 +101,8 @@ ROWS = [
         free_of_priority=(0, 1),
     ),
     row("exclusive_room", why="more left for others", asks=OWN, shared=(1, 2), neighbours=(0, 1)),
-    row("exclusive_room_around", why="more around it", asks=OWN, **CACHES, neighbours=(0, 1)),
     row("neighbours", why="fewer of its kind", neighbours=(1, 0)),
     row("shared_room", why="more left to share", shared=(1, 2)),
-    row("shared_room_around", why="more around it", **CACHES),
 ]
 
 # In these pool 0 wins as the one with the lower id, before any later criterion is looked at.
@@ -118,7 +112,6 @@ FINAL_ROWS = [
     row("isolated_pool", why="lower id", asks=ISOLATED, isolated=(1, 1), neighbours=(1, 0)),
     row("exclusive_pool", why="lower id", asks=OWN, neighbours=(1, 0)),
     row("pool_id", why="alike in everything"),
-    row("pool_id", why="more around a NUMA node", **NODES),
 ]
 
 
