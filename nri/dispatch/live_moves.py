@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -23,6 +24,8 @@ T = TypeVar("T")
 
 LEFT: Final = "cpus that a moved container has left"
 """The cause for which others are told more cpus."""
+_MISSED_AT_ONCE: Final = 16
+"""So many missed resizes are tried again in one turn: calls of the runtime wait meanwhile."""
 
 
 class _Made(NamedTuple):
@@ -160,32 +163,38 @@ class LiveMoves:
         again. Returns these earlier `changes` with what follows.
         """
         for one in self._policy().missed_resizes.among(containers, advice):
-            self._missed[one] = None
             changes = _together(changes, self._made_good(one))
         return changes
 
     def resize_missed(self) -> None:
-        """Try again such resizes that were refused: there may be room by now. All are told."""
-        for one in tuple(self._missed):
-            if self._policy().missed_resizes.misses(one):
-                self._actuator.want(new_pinnings(self._made_good(one)))
-            else:
-                del self._missed[one]
+        """Try again such resizes that were refused: there may be room by now. All are told.
+
+        Some at each call, in turn.
+        """
+        for one in tuple(islice(self._missed, _MISSED_AT_ONCE)):
+            self._actuator.want(new_pinnings(self._made_good(one)))
 
     def _made_good(self, container_id: ContainerId) -> tuple[Change, ...]:
-        """What follows from one resize, if it is made."""
-        known = self._policy().containers[container_id]
+        """What follows from one resize, if it is missed still, and made."""
+        self._missed.pop(container_id, None)
+        policy = self._policy()
+        if not policy.missed_resizes.misses(container_id):
+            if container_id in policy.grants and policy.decisions[container_id].fault:
+                # It is left as it runs for now.
+                self._missed[container_id] = None
+            return ()
+        known = policy.containers[container_id]
         try:
             decision, changes = self.kept([container_id], partial(self._resize, container_id))
         except Exception as fault:
-            del self._missed[container_id]
             crashed = Crashed(f"resize of container {container_id}", fault)
             self._owner.afterwards(partial(self._report, crashed))
             return ()
         if isinstance(decision.result, Grant):
-            # It may be less than it wishes for, or whole cores for half of their cpus.
-            del self._missed[container_id]
+            # It may be less than it wishes for: that is no reason to try again.
             self._owner.afterwards(partial(self._decided, "update", known, decision))
+        else:
+            self._missed[container_id] = None
         return changes
 
     def _resize(self, container_id: ContainerId) -> tuple[Decision, tuple[Change, ...]]:

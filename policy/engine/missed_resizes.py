@@ -31,27 +31,26 @@ class MissedResizes:
         return [one.id for one in containers if self._is_due(one, advice.get(one.id))]
 
     def misses(self, container_id: ContainerId) -> bool:
-        """Whether one of these runs still, and has other cpus for itself than it asks for."""
+        """Whether one of these runs still, and has other cpus for itself than it asks for.
+
+        One that is left as it runs, for a fault of ours or as it wishes, misses nothing.
+        """
         grant = self._allocator.books.ledger.grants.get(container_id)
-        if grant is None or grant.pen is not None:
+        if grant is None or grant.pen is not None or grant.cpu_type is not CpuType.NORMAL:
             return False
-        return (
-            len(grant.exclusive)
-            != self._allocator.roster.classified[container_id].request.exclusive
-        )
+        request = self._allocator.roster.classified[container_id].request
+        return len(grant.exclusive) != request.exclusive
 
     def make(self, container_id: ContainerId) -> Decision:
         """The decision about a container's resize; a refusal leaves it what it has."""
         return mended(self._allocator, container_id)
 
     def _is_due(self, listed: Container, hint: Advice | None) -> bool:
+        if not self.misses(listed.id):
+            return False
         roster = self._allocator.roster
-        grant = self._allocator.books.ledger.grants.get(listed.id)
-        if grant is None or grant.pen is not None or grant.cpu_type is not CpuType.NORMAL:
-            return False
-        own, request = len(grant.exclusive), roster.classified[listed.id].request
-        if own == request.exclusive:
-            return False
+        own = len(self._allocator.books.ledger.grants[listed.id].exclusive)
+        request = roster.classified[listed.id].request
         if hint is None or not (before := hint.cpu_request_milli):
             # It may have come before shared cpus were preferred, or have less than it wishes.
             counts = [one.exclusive for one in request.wishes]

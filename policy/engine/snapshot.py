@@ -132,12 +132,12 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         """
         has_same_rules = config is None or config == self.config
         now = self.supply.usable, self.supply.reserved
-        stuck, left = self.stuck_for_good(), self.left
+        stuck, refused, left = self.stuck_for_good(), self.refused, self.left
         return {
             one: replace(
                 self._advice_of(one, grant, now, has_same_rules=has_same_rules),
                 labels=self.containers[one].pod.labels_at_first_sight,
-                stuck=CpuSet(self.stuck.get(one, 0)),
+                stuck=CpuSet(refused.get(one, 0)),
                 meant=self.told_cpus_of(one) if one in stuck else None,
                 leaving=left[grant.held_as].exclusive if grant.held_as in left else NO_CPUS,
             )
@@ -151,7 +151,9 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         decision = self.decisions.get(one)
         if decision is not None and decision.remembered is not None:
             # It is left as it runs for a fault, and what it holds tells little of what it had.
-            return replace(decision.remembered, told=None)
+            had = decision.remembered.where(now[0], self.containers[one].cpus)
+            beside = had.beside if has_same_rules else None
+            return replace(had, usable=now[0], reserved=now[1], beside=beside, told=None)
         asks = self.containers[one].resources.cpu_request_milli
         pool = self.tree.pools[grant.pool_id]
         return replace(
@@ -168,6 +170,13 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
             one: replace(hint, told=self.told_cpus_of(one)) for one, hint in self.advice().items()
         }
 
+    @property
+    def refused(self) -> Mapping[ContainerId, int]:
+        """Masks of the cpus of those stuck ones that were told others in vain."""
+        known = self.decisions
+        left_alone = {one for one in self.stuck if one in known and known[one].fault}
+        return {one: cpus for one, cpus in self.stuck.items() if one not in left_alone}
+
     def stuck_for_good(self) -> Mapping[ContainerId, CpuSet]:
         """The cpus on which containers are stuck, but of those whose cpus are kept till they left.
 
@@ -176,7 +185,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         grants, left = self.grants, self.left
         return {
             one: CpuSet(cpus)
-            for one, cpus in self.stuck.items()
+            for one, cpus in self.refused.items()
             if one in grants and grants[one].held_as not in left
         }
 
@@ -186,7 +195,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
 
         Else containers may still run where they were before, although they were told others.
         """
-        return not self.left and not self.stuck
+        return not self.left and not self.refused
 
     def told_cpus_of(self, container_id: ContainerId) -> CpuSet | None:
         """The cpus that the kernel was told of a placed container; None where there are none."""

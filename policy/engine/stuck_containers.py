@@ -1,5 +1,6 @@
 """Stuck containers: their runtime refuses updates of them, so the kernel runs them where it did.
 
+So it does with those that are left as they run for a fault of ours, which nobody tells anything.
 Whoever got a cpu there for itself would share it, and gets others as long as there are any. Where
 there are none it is told so, and not refused: one container's fault would keep all others out.
 """
@@ -39,13 +40,20 @@ class StuckContainers:
         """Masks of the cpus on which the kernel runs each of them."""
         return self._allocator.books.ledger.narrowed.stuck
 
+    @property
+    def refused(self) -> Mapping[ContainerId, int]:
+        """Masks of the cpus of those whose updates their runtime refuses."""
+        left_alone = self._left_alone()
+        return {one: cpus for one, cpus in self.cpus.items() if one not in left_alone}
+
     def note(self, stuck: Mapping[ContainerId, CpuSet]) -> Sequence[ContainerId]:
-        """Containers are stuck on these cpus, as the kernel has them, and no others are.
+        """Updates of containers are refused, on these cpus as the kernel has them, and no others.
 
         Returns those whose own cpus they are on, if that was not told of them before. O(grants).
         """
         grants = self._allocator.books.ledger.grants
         masks = {one: cpus.mask for one, cpus in stuck.items() if one in grants}
+        masks |= self._left_alone()
         if masks == self.cpus:
             return ()
         self.hold(masks)
@@ -70,6 +78,8 @@ class StuckContainers:
         Others in its pen may have fewer, and run beside nobody any more.
         """
         if self.cpus:
+            grants = self._allocator.books.ledger.grants
+            self.hold({one: cpus for one, cpus in self.cpus.items() if one in grants})
             self.look_again()
         return changes
 
@@ -106,6 +116,10 @@ class StuckContainers:
             ledger.narrowed.hold_stuck(stuck)
             ledger.spare_cpus.restart()
 
+    def _left_alone(self) -> Mapping[ContainerId, int]:
+        decisions = self._allocator.roster.decisions
+        return {one: cpus for one, cpus in self.cpus.items() if _is_left_alone(decisions.get(one))}
+
 
 class _StuckSets:
     """The stuck containers by the sets of cpus that they are on: mostly many on the same one."""
@@ -119,9 +133,14 @@ class _StuckSets:
         self._on: dict[int, int] = {}
         """Places of those that are on each set."""
         self._names: dict[int, str] = {}
+        self._left_alone = 0
+        """Places of those that are left as they run for a fault."""
+        decisions = allocator.roster.decisions
         for one, place in self._places.items():
             cpus = self._ledger.narrowed.stuck[one]
             self._on[cpus] = self._on.get(cpus, 0) | place
+            if _is_left_alone(decisions.get(one)):
+                self._left_alone |= place
 
     def problem(self, container_id: ContainerId) -> Problem | None:
         """The problem to be told of one on whose own cpus some are. O(sets)."""
@@ -143,15 +162,29 @@ class _StuckSets:
         if (names := self._names.get(here)) is None:
             owners = [self._known[one] for one in compress(self._ids, selectors(here))]
             names = self._names[here] = names_text(owners)
-        them = "them" if here.bit_count() > 1 else "it"
+        why, remedy = self._why(here)
         return Problem(
             where=STUCK,
-            what=f"cpus {CpuSet(cpus)} of its own are also run on by {names}: "
-            f"the runtime refuses to take {them} off",
-            fix=f"read the 'error' of its event=not-applied, or stop {them}",
+            what=f"cpus {CpuSet(cpus)} of its own are also run on by {names}: {why}",
+            fix=remedy,
             container=self._known[container_id].name,
             is_advice=True,
         )
+
+    def _why(self, here: int) -> tuple[str, str]:
+        """The reason why these are there, and the remedy, for people."""
+        them, left_alone = ("them" if here.bit_count() > 1 else "it"), here & self._left_alone
+        if not left_alone:
+            why = f"the runtime refuses to take {them} off"
+            return why, f"read the 'error' of its event=not-applied, or stop {them}"
+        are = (
+            "they are left as they run"
+            if left_alone & (left_alone - 1)
+            else "it is left as it runs"
+        )
+        if left_alone != here:
+            are = "some are left as they run"
+        return f"{are} for a fault of ours", f"report it, or stop {them}"
 
     def _place(self, container_id: ContainerId) -> int:
         return self._places.get(container_id, 0)
@@ -288,6 +321,11 @@ def _decided_away(
         # The others in its pen may have other cpus, too.
         stuck.look_again()
     return stuck.told(decision)
+
+
+def _is_left_alone(decision: Decision | None) -> bool:
+    """Whether a container is left as it runs for a fault of ours."""
+    return decision is not None and bool(decision.fault)
 
 
 def _problem_of(decision: Decision) -> Problem | None:

@@ -79,7 +79,7 @@ def _likely(
 ) -> str:
     """The program that may have changed a pinning. `exclusive`: all exclusive cpus."""
     cpus, online = kernel.cpus, snapshot.machine.online
-    if container_id in snapshot.stuck:
+    if container_id in snapshot.refused:
         return _stuck_text(snapshot, container_id)
     if intended.cpus is None or cpus in (None, intended.cpus):
         return MEMORY_ALONE if kernel.mems else CLEARED

@@ -81,9 +81,11 @@ class RuleWatch:
         with events.policy.undone_on_fault():
             changes = events.policy.widen()
         events.adjust("room that rules leave", changes)
-        events.moves.resize_missed()
+        is_away = runtime_fault(self._plugin)
+        if not is_away:
+            events.moves.resize_missed()
         self._note()
-        due = [] if runtime_fault(self._plugin) else self._due.due(self._now)
+        due = [] if is_away else self._due.due(self._now)
         for container_id in due[: self._budget.left(settings.moves_per_minute, now)]:
             # A turn for each: calls of the runtime come between.
             self._plugin.owner.submit("place anew", partial(self._move, container_id))

@@ -47,7 +47,7 @@ class RefusedUpdates:
 
         They may be those that an earlier daemon left, of which nothing is known here.
         """
-        known = self._policy().stuck_containers.cpus.items()
+        known = self._policy().stuck_containers.refused.items()
         told = {one: CpuSet(mask) for one, mask in known}
         # In this order: the actuator may look in between, and would take them for landed.
         self._recalled.append(told)

@@ -153,7 +153,17 @@ def left_alone(
             keep(allocator, container, others[container.id], advice.get(container.id), fault)
         except Exception as another:
             leave_out(allocator, container, another)
+    StuckContainers(allocator).hold(cpus_left_alone(allocator, running))
     return tuple(allocator.roster.decisions[one.id] for one in running)
+
+
+def cpus_left_alone(
+    allocator: Allocator, running: Sequence[Container]
+) -> Mapping[ContainerId, int]:
+    """Masks of the cpus of those that are let be: nobody takes them off what they share."""
+    decisions, grants = allocator.roster.decisions, allocator.books.ledger.grants
+    left = [one for one in running if one.id in grants and one.id in decisions]
+    return {one.id: one.cpus.mask for one in left if one.cpus and decisions[one.id].fault}
 
 
 def beside_pens(advice: Advice | None, pens: CpuSet) -> Advice | None:

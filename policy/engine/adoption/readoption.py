@@ -19,6 +19,7 @@ from .adopted_container import (
     Blame,
     FaultyContainerError,
     adopt,
+    cpus_left_alone,
     keep,
     leave_out,
     stays_on_reserved,
@@ -108,7 +109,9 @@ def _readopt(
     allocator.unmet.note_moves(books.pinner.drain())
     # Who stays does so whoever is stuck there. Who has yet to leave may be no less there.
     staying = {one: hint.stuck | hint.leaving for one, hint in hints}
-    StuckContainers(allocator).hold({one: cpus.mask for one, cpus in staying.items() if cpus})
+    left_alone = cpus_left_alone(allocator, running)
+    held = {one: cpus.mask for one, cpus in staying.items() if cpus}
+    StuckContainers(allocator).hold({**held, **left_alone})
     for container in homeless:
         with Blame(container):
             if not stays_on_reserved(allocator, container):
@@ -118,7 +121,8 @@ def _readopt(
         if container.id not in faults and (usability.freed or not is_whole):
             with Blame(container):
                 mend(allocator, container.id)
-    StuckContainers(allocator).hold({one: hint.stuck.mask for one, hint in hints if hint.stuck})
+    held = {one: hint.stuck.mask for one, hint in hints if hint.stuck}
+    StuckContainers(allocator).hold({**held, **left_alone})
 
 
 def catch_up(allocator: Allocator, freed: CpuSet) -> None:

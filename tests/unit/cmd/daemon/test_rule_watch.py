@@ -354,6 +354,23 @@ def test_an_owner_is_not_moved_before_its_runtime_is_back(
     assert len(lines(caplog, "replace")) == 1
 
 
+def test_nor_is_a_missed_resize_made(
+    node_with: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, looks = node_with(), list[float]()
+    moves = node.daemon.plugin.events.moves
+    monkeypatch.setattr(moves, "resize_missed", lambda: looks.append(node.now))
+    node.is_down = True
+    node.runtime.drop()
+    assert eventually(lambda: not node.daemon.plugin.wait_until_ready(0))
+    node.pass_seconds(2 * RULES_SECONDS)
+    assert not looks
+    node.is_down = False
+    assert node.daemon.plugin.wait_until_ready(20)
+    node.pass_seconds(RULES_SECONDS)
+    assert looks == [node.now]
+
+
 def test_an_owner_whose_rule_holds_since_another_went_is_not_told_to_stay(
     node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
 ) -> None:

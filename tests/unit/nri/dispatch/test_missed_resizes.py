@@ -241,6 +241,55 @@ def test_one_that_got_less_than_it_wishes_for_is_not_tried_again(
     assert len(node.happenings) == count
 
 
+def test_one_that_is_left_as_it_runs_for_a_fault_since_is_not_resized(
+    node: LiveNode, old: LiveNode
+) -> None:
+    """It would be told of as resized at each look, and what is remembered of it be lost."""
+    others = [container_of(f"b-{n}", 1) for n in range(13)]
+    old.run(owner := owner_of(1000), *others)
+    listed = resized(old, 4000, owner)
+    restarted(old, node, listed, is_known=True)
+    policy = node.events.policy
+    odd = replace(listed, unread={owner.id: ValueError("odd")})
+    node.owner.ask("list", lambda: node.events.answered(node.events.synchronize(odd)))
+    decision = policy.decisions[owner.id]
+    assert decision.fault
+    for one in others[:4]:
+        node.owner.ask("stop", partial(node.events.stop, one.id))
+    node.owner.ask("look", node.events.moves.resize_missed)
+    assert policy.decisions[owner.id] == decision
+    gone = {one.id for one in others[:4]}
+    left = [one for one in listed.containers if one.id not in gone]
+    again = replace(listed, containers=tuple(left))
+    node.owner.ask("list", lambda: node.events.answered(node.events.synchronize(again)))
+    assert not policy.decisions[owner.id].fault
+    node.owner.ask("look", node.events.moves.resize_missed)
+    assert len(policy.grants[owner.id].exclusive) == 4
+
+
+def test_of_many_for_which_there_was_no_room_some_are_tried_at_each_look(
+    node: LiveNode, old: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in (old, node):
+        one.events.policy = engine_of("socket:1 numa:4 core:10 mem:4G")
+    owners = [asking(container_of(f"owner-{n}", 1), 1000) for n in range(39)]
+    old.run(*owners)
+    listed = old.listed()
+    more = replace(listed, containers=tuple(asking(one, 2000) for one in listed.containers))
+    restarted(old, node, more, is_known=True)
+    real, tried = Allocator.mend, list[ContainerId]()
+
+    def noting(allocator: Allocator, one: ContainerId) -> Decision:
+        tried.append(one)
+        return real(allocator, one)
+
+    monkeypatch.setattr(Allocator, "mend", noting)
+    for looks in range(1, 4):
+        node.owner.ask("look", node.events.moves.resize_missed)
+        assert len(tried) == 16 * looks
+    assert {*tried} == {one.id for one in owners}
+
+
 def test_who_asks_for_as_much_as_before_is_not_resized(node: LiveNode, old: LiveNode) -> None:
     """Another configuration may have given it more than it would get today."""
     old.run(owner := owner_of(4000))
