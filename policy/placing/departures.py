@@ -43,8 +43,8 @@ _FEW_TRIES: Final = 4
 
 
 _TO_MAKE_ROOM: Final = "to make room, stop or move"
-_WHOLE_MAX: Final = 256
-"""So many names at most are in a note, which may be logged."""
+_WHOLE_MAX: Final = 64
+"""So many names at most are in a note, which every record of such a refusal has in the history."""
 
 
 class Needed(enum.Enum):
