@@ -151,9 +151,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         decision = self.decisions.get(one)
         if decision is not None and decision.remembered is not None:
             # It is left as it runs for a fault, and what it holds tells little of what it had.
-            had = decision.remembered.where(now[0], self.containers[one].cpus)
-            beside = had.beside if has_same_rules else None
-            return replace(had, usable=now[0], reserved=now[1], beside=beside, told=None)
+            return replace(decision.remembered, told=None)
         asks = self.containers[one].resources.cpu_request_milli
         pool = self.tree.pools[grant.pool_id]
         return replace(

@@ -104,23 +104,3 @@ def test_who_is_there_already_is_told_who_runs_on_its_cpus() -> None:
     again = [owner, SHARES_NODE_1]
     engine.synchronize(again, engine.snapshot().advice())
     assert not engine.decisions[owner.id].problems
-
-
-def test_what_is_remembered_of_it_keeps_up_with_the_configuration() -> None:
-    """Else cpus would be shared out as new at each list, and what older rules kept be kept on."""
-    engine = engine_of("socket:1 numa:2 core:4 mem:4G", reserved="cpuset:0-1")
-    hint = Advice(
-        pool="NUMA node #1",
-        beside=(CpuSet.parse("4-5"),),
-        usable=engine.supply.usable,
-        reserved=engine.supply.reserved,
-    )
-    unread = {SHARES_NODE_1.id: ValueError("odd")}
-    engine.synchronize([SHARES_NODE_1], {SHARES_NODE_1.id: hint}, unread=unread)
-    assert engine.snapshot().advice()[SHARES_NODE_1.id].beside == hint.beside
-    config = config_from_values({"reservedResources": {"cpu": "cpuset:0"}})
-    engine, _ = engine.reconfigured(config)
-    known = engine.snapshot().advice()[SHARES_NODE_1.id]
-    assert known.usable == engine.supply.usable == CpuSet.parse("1-7")
-    assert known.reserved == engine.supply.reserved
-    assert known.beside is None
