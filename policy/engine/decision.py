@@ -152,6 +152,11 @@ def _problem(text: str) -> Problem:
     return Problem(where=UNMET, what=text, is_advice=True)
 
 
+def is_left_alone(decision: Decision | None) -> bool:
+    """Whether a container is left as it runs for a fault of ours."""
+    return decision is not None and bool(decision.fault)
+
+
 def left_as_it_was(
     held: Grant, failure: Failure, books: Books, problems: tuple[Problem, ...]
 ) -> Decision:

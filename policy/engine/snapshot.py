@@ -31,7 +31,7 @@ from ..pools.pool_tree import PoolTree
 from ..pools.supply import Supply
 from ..tuning.effects import ExclusiveCpus, Occupancy
 from .advice import Advice
-from .decision import Decision
+from .decision import Decision, is_left_alone
 
 
 class PoolLoads(Struct, frozen=True):
@@ -172,8 +172,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
     def refused(self) -> Mapping[ContainerId, int]:
         """Masks of the cpus of those stuck ones that were told others in vain."""
         known = self.decisions
-        left_alone = {one for one in self.stuck if one in known and known[one].fault}
-        return {one: cpus for one, cpus in self.stuck.items() if one not in left_alone}
+        return {one: cpus for one, cpus in self.stuck.items() if not is_left_alone(known.get(one))}
 
     def stuck_for_good(self) -> Mapping[ContainerId, CpuSet]:
         """The cpus on which containers are stuck, but of those whose cpus are kept till they left.

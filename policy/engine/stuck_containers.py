@@ -22,7 +22,7 @@ from ..placing.classifier import Classified
 from ..placing.judging.restriction import names_text
 from ..text.errors import Problem
 from .allocator import Allocator
-from .decision import STUCK, Decision
+from .decision import STUCK, Decision, is_left_alone
 
 _EXITED: Final = ContainerState.EXITED
 
@@ -43,8 +43,8 @@ class StuckContainers:
     @property
     def refused(self) -> Mapping[ContainerId, int]:
         """Masks of the cpus of those whose updates their runtime refuses."""
-        left_alone = self._left_alone()
-        return {one: cpus for one, cpus in self.cpus.items() if one not in left_alone}
+        known = self._allocator.roster.decisions
+        return {one: cpus for one, cpus in self.cpus.items() if not is_left_alone(known.get(one))}
 
     def note(self, stuck: Mapping[ContainerId, CpuSet]) -> Sequence[ContainerId]:
         """Updates of containers are refused, on these cpus as the kernel has them, and no others.
@@ -118,7 +118,7 @@ class StuckContainers:
 
     def _left_alone(self) -> Mapping[ContainerId, int]:
         decisions = self._allocator.roster.decisions
-        return {one: cpus for one, cpus in self.cpus.items() if _is_left_alone(decisions.get(one))}
+        return {one: cpus for one, cpus in self.cpus.items() if is_left_alone(decisions.get(one))}
 
 
 class _StuckSets:
@@ -139,7 +139,7 @@ class _StuckSets:
         for one, place in self._places.items():
             cpus = self._ledger.narrowed.stuck[one]
             self._on[cpus] = self._on.get(cpus, 0) | place
-            if _is_left_alone(decisions.get(one)):
+            if is_left_alone(decisions.get(one)):
                 self._left_alone |= place
 
     def problem(self, container_id: ContainerId) -> Problem | None:
@@ -321,11 +321,6 @@ def _decided_away(
         # The others in its pen may have other cpus, too.
         stuck.look_again()
     return stuck.told(decision)
-
-
-def _is_left_alone(decision: Decision | None) -> bool:
-    """Whether a container is left as it runs for a fault of ours."""
-    return decision is not None and bool(decision.fault)
 
 
 def _problem_of(decision: Decision) -> Problem | None:

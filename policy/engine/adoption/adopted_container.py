@@ -17,7 +17,7 @@ from ...pens.pen_name import wished_pen
 from ...placing.classifier import Classified, request_as_it_runs
 from ..advice import Advice
 from ..allocator import Allocator
-from ..decision import KEPT, Decision, fault_problem
+from ..decision import KEPT, Decision, fault_problem, is_left_alone
 from ..stuck_containers import StuckContainers, placed_away, placed_running
 from .adopted_grant import adopted_grant, kept_grant, overlaps_of
 from .near_memory import near_memory
@@ -162,8 +162,8 @@ def cpus_left_alone(
 ) -> Mapping[ContainerId, int]:
     """Masks of the cpus of those that are let be: nobody takes them off what they share."""
     decisions, grants = allocator.roster.decisions, allocator.books.ledger.grants
-    left = [one for one in running if one.id in grants and one.id in decisions]
-    return {one.id: one.cpus.mask for one in left if one.cpus and decisions[one.id].fault}
+    left = [one for one in running if one.id in grants and is_left_alone(decisions.get(one.id))]
+    return {one.id: one.cpus.mask for one in left if one.cpus}
 
 
 def beside_pens(advice: Advice | None, pens: CpuSet) -> Advice | None:
