@@ -107,7 +107,7 @@ class PlaceFinder:
             choice = self._found(request, facts, pools, strict if is_firm else None)
             if isinstance(choice, Lineup):
                 return choice
-            rules = judgement.restrictions()
+            rules = judgement.restrictions
             return structs.replace(choice, region=reserved_region(rules, self._books))
         if not any(pools.roomy):
             # Rules leave no more than there is without them, whoever makes way for whom.

@@ -123,7 +123,7 @@ class PoolTree(Struct, frozen=True, kw_only=True):
             yield from ((cpus, one) for one in self.ancestors[holding])
 
     def smallest_holding(self, cpus: CpuSet) -> Pool:
-        """The deepest pool with all these cpus; the first without any, the root if none has them."""
+        """The deepest pool with all these cpus; the first without any, the root if none has."""
         return self.pools[self.holding(cpus.mask) if cpus else 0]
 
     def smallest_sharing(self, cpus: CpuSet) -> Pool:
