@@ -17,7 +17,7 @@ from .affinity_text import parse_affinity_text
 from .pool_term import PoolRequirement
 from .pool_text import parse_pool_selector
 from .rule_set import PlacementRules
-from .written_rules import WrittenRules
+from .written_rules import NO_WRITTEN_RULES, WrittenRules
 
 AFFINITY_KEY, POOL_SELECTOR_KEY, POOL_NAME_KEY, ON_UNSATISFIABLE_KEY = RULE_KEYS
 
@@ -38,7 +38,7 @@ def own_rules(annotations: Annotations, container: Container, default: OnUnsatis
     """The rules in the annotations of a container's pod; `default` is the configuration's fate."""
     problems: list[Problem] = []
     settings = {key: annotations.effective(key, container.name) for key in RULE_KEYS}
-    written = WrittenRules()
+    written = NO_WRITTEN_RULES
     affinity = settings[AFFINITY_KEY]
     if affinity is not None:
         written = _parse(affinity.value, affinity.key)
@@ -73,10 +73,7 @@ def own_rules(annotations: Annotations, container: Container, default: OnUnsatis
 
 def selected_namespace_labels(container: Container) -> frozenset[str]:
     """The labels of namespaces that the affinity annotation of a container asks for."""
-    setting = read_annotations(container.pod.annotations).effective(AFFINITY_KEY, container.name)
-    if setting is None:
-        return frozenset()
-    written = _parse(setting.value, setting.key)
+    written = _written(container)
     terms = [one.rule.term for one in written.required]
     terms += [one.rule.term for one in written.preferred]
     scopes = (term.namespaces.selector for term in terms)
@@ -85,14 +82,16 @@ def selected_namespace_labels(container: Container) -> frozenset[str]:
 
 def has_label_keys(container: Container) -> bool:
     """Whether labels of its own complete a rule in the affinity annotation of a container."""
-    setting = read_annotations(container.pod.annotations).effective(AFFINITY_KEY, container.name)
-    if setting is None:
-        return False
-    written = _parse(setting.value, setting.key)
+    written = _written(container)
     keys = [one.label_keys for one in written.required]
     keys += [one.label_keys for one in written.preferred]
     keys += [one.label_keys for one in written.spread]
     return any(keys)
+
+
+def _written(container: Container) -> WrittenRules:
+    setting = read_annotations(container.pod.annotations).effective(AFFINITY_KEY, container.name)
+    return NO_WRITTEN_RULES if setting is None else _parse(setting.value, setting.key)
 
 
 def _where(setting: Setting, container: Container) -> str:
