@@ -218,13 +218,10 @@ class _Reader:
 
     def _review(self, selector: LabelSelector | None, node: TextNode) -> None:
         if selector is None:
-            self._advise_null(node)
+            fix = "write labelSelector: {} to mean all containers"
+            self._advise(node, "a rule without labelSelector is about nobody", fix)
         for what, fix in pseudo_label_slips(selector) if self._advised < MAX_FAULTS else ():
             self._advise(node, what, fix)
-
-    def _advise_null(self, node: TextNode) -> None:
-        fix = "write labelSelector: {} to mean all containers"
-        self._advise(node, "a rule without labelSelector is about nobody", fix)
 
     def _advise(self, node: TextNode, what: str, fix: str) -> None:
         self._advised += 1
