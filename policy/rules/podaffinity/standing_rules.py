@@ -59,11 +59,6 @@ class StandingRule(Struct):
         """Whether it is required anti-affinity."""
         return isinstance(self.rule, RequiredTerm) and self.rule.is_anti
 
-    @property
-    def requires_somebody(self) -> bool:
-        """Whether it is required affinity."""
-        return isinstance(self.rule, RequiredTerm) and not self.rule.is_anti
-
 
 _Key = tuple[str, str, str | None]
 
@@ -172,7 +167,7 @@ class StandingRules:
         if not has_firm and any([self._sizes.get(one, 0) >= LOOKED_AT_MAX for one in sizes]):
             return None
         group = self._groups[name] = StandingRule(name[0])
-        if group.requires_somebody:
+        if isinstance(group.rule, RequiredTerm) and not group.rule.is_anti:
             self._requiring[name] = group
         for one in sizes:
             key = one[0]
@@ -287,7 +282,9 @@ class StandingRules:
         keys = [sought_keys(one, container_labels(one), names) for one in containers]
         for key in dict.fromkeys(one for some in keys for one in some):
             found.update(self._index.get(key, {}))
-        return [one for one in found.values() if one.requires_somebody]
+        # Most keep apart or prefer: those cost no call.
+        rules = [(one.rule, one) for one in found.values()]
+        return [one for rule, one in rules if isinstance(rule, RequiredTerm) and not rule.is_anti]
 
     def matching(self, newcomer: Container) -> Sequence[StandingRule]:
         """The rules that are about a container, each with its owners but for itself."""
