@@ -133,6 +133,7 @@ class Barrier(Struct, frozen=True, kw_only=True):
             can_break=self.can_break,
             forbidden=self.forbidden,
             blockers=owners,
+            blocker_names=names,
             wanted=f"{a_level(self.level)} without {names}",
             level=self.level,
         )

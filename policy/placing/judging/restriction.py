@@ -47,6 +47,8 @@ class Restriction(Struct, frozen=True, kw_only=True):
     """Whether it names the one pool that is not closed: no change of labels can end it."""
     blockers: tuple[Container, ...] = ()
     """The containers that stand in the way."""
+    blocker_names: str = ""
+    """Their names, where they are at hand."""
     level: Level = Level.SYSTEM
     """The level at which they do, or of the domains of which it must be in one."""
 
@@ -63,7 +65,7 @@ class Restriction(Struct, frozen=True, kw_only=True):
     @property
     def reason(self) -> str:
         """The reason why the rule is broken where it is."""
-        blockers = names_text(self.blockers)
+        blockers = self.blocker_names or names_text(self.blockers)
         if not blockers:
             return f"it wants {self.wanted}"
         if not self.is_own:
@@ -89,7 +91,7 @@ class Restriction(Struct, frozen=True, kw_only=True):
     def beside(self, blockers: Sequence[Container]) -> "Restriction":
         """The restriction where only these of the blockers are near; with all where none is."""
         is_other = blockers and blockers is not self.blockers
-        return replace(self, blockers=tuple(blockers)) if is_other else self
+        return replace(self, blockers=tuple(blockers), blocker_names="") if is_other else self
 
     def of(self, owner: Container) -> "Restriction":
         """The rule of one of its owners alone, who keeps others away himself."""
@@ -99,6 +101,7 @@ class Restriction(Struct, frozen=True, kw_only=True):
             owner=path,
             owner_id=owner.id,
             blockers=(owner,),
+            blocker_names=path,
             wanted=f"{a_level(self.level)} without {path}",
         )
 
