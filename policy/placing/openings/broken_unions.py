@@ -6,26 +6,18 @@ A run is the first parts of a region together, and one more of them each time.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
-from ....topology.model.machine import Level
 from ....topology.sets.cpuset import lowest_cpu
-from .breaking_costs import FEWEST, BreakingCosts, BrokenPart, Ordered
+from .breaking_costs import BreakingCosts, BrokenPart
 from .narrow_parts import NarrowParts
 from .openings import OpeningSearch
 from .part_ranks import RANK, PartRanks
 
-
-class Whole(NamedTuple):
-    """All parts of one region in a pool."""
-
-    cpus: int
-    broken: int
-    """The rules that break on some of them."""
-    ends: Sequence[Ordered]
-    """Of those that are not kept as masks the first two, and the last, and maybe more."""
+_FEWEST: Final = 2
+"""Parts that are together."""
 
 
 class BrokenRun(Struct):
@@ -66,14 +58,11 @@ class UnionSearch:
         costs: BreakingCosts,
         ranks: PartRanks,
         narrow: NarrowParts,
-        undivided: Level | None,
     ) -> None:
-        """`undivided`: see `undivided_level`."""
         self._search = search
         self._costs = costs
         self._ranks = ranks
         self._narrow = narrow
-        self._undivided = undivided
 
     def least(
         self, pool_id: int, by_region: Sequence[Sequence[BrokenPart]], found: BrokenPart | None
@@ -96,47 +85,6 @@ class UnionSearch:
                 return best
         return found
 
-    def at_once(
-        self, pool_id: int, whole: Whole, known: BrokenPart | None
-    ) -> tuple[bool, BrokenPart | None]:
-        """Whether the same is told by what is known of the parts of one region as a whole, and it.
-
-        Where ranks are the same in all pools.
-        """
-        cpus, broken, ends = whole
-        search, ranks = self._search, self._ranks
-        if not search.bounds.may_ever_fit(cpus):
-            return True, known
-        narrow, mask = self._narrow, search.tree.masks[pool_id]
-        highest = self._cost(cpus, broken)
-        least = self._costs.sure(cpus, broken, self._undivided)
-        if known is not None and least > known.cost:
-            return True, known
-        if least != highest:
-            first = sorted([*ends, *narrow.first_ones(mask)])[:FEWEST]
-            if len(first) < FEWEST:
-                return True, known
-            (_, one, breaking), (_, other, also) = first
-            least = self._cost(one | other, breaking | also)
-            if known is not None and least > known.cost:
-                # Nothing that is added makes it cheaper.
-                return True, known
-        if highest != least or ranks.left is None:
-            # Some of them may be liked more than all together.
-            return False, None
-        _, added, _ = max([*ends, *narrow.last(mask)])
-        if not added & (cpus & ranks.free | cpus & -cpus):
-            return False, None
-        # All unions cost the same, and the last alone has all that is left.
-        last = BrokenPart(0, cpus, broken, least, lowest_cpu(cpus))
-        if known is not None and least == known.cost:
-            last = ranks.best_of_equals(pool_id, [last, known])
-            if last is known:
-                return True, known
-        if search.fits(pool_id, cpus):
-            return True, last
-        return search.grows_by_more, known
-
     def _runs(
         self, parts: Sequence[BrokenPart], pool: int, known: BrokenPart | None
     ) -> Iterator[BrokenRun]:
@@ -147,7 +95,7 @@ class UnionSearch:
         """
         ordered = [(one.order, one.cpus, one.broken) for one in parts]
         ordered += self._narrow.ordered(pool)
-        if len(ordered) < FEWEST:
+        if len(ordered) < _FEWEST:
             return
         most = None if known is None else known.cost
         ordered.sort()
