@@ -215,7 +215,7 @@ class UnmetRules:
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 continue
-            told = look.lasting(container_id, decision.unmet)
+            told = look.still_broken(container_id, decision.unmet, or_lasting=True)
             if told:
                 self._roster.decisions[container_id] = self._told(
                     decision, told[:TOLD_MAX], look.near
