@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotation_keys import RULE_KEYS
@@ -14,9 +14,7 @@ from ...text.errors import Problem
 from ...text.suggestion import suggestion
 from ...text.text_cache import TextCache
 from .affinity_text import parse_affinity_text
-from .pool_term import PoolRequirement
 from .pool_text import parse_pool_selector
-from .rule_set import PlacementRules
 from .written_rules import NO_WRITTEN_RULES, WrittenRules
 
 AFFINITY_KEY, POOL_SELECTOR_KEY, POOL_NAME_KEY, ON_UNSATISFIABLE_KEY = RULE_KEYS
@@ -25,10 +23,11 @@ _parse: Final = TextCache(parse_affinity_text)
 
 
 class OwnRules(Struct, frozen=True, kw_only=True):
-    """Rules in a container's annotations, each by its own key."""
+    """Rules in a container's annotations: those of a text, and beside them what has its own key."""
 
     written: WrittenRules
-    rules: PlacementRules
+    pool_name: str | None
+    on_unsatisfiable: OnUnsatisfiable
     problems: tuple[Problem, ...]
     where: str
     """The affinity annotation, for people."""
@@ -43,11 +42,11 @@ def own_rules(annotations: Annotations, container: Container, default: OnUnsatis
     if affinity is not None:
         written = _parse(affinity.value, affinity.key)
         problems += [_of(one, affinity, container) for one in written.problems]
-    pool_required: tuple[PoolRequirement, ...] = ()
     selector = settings[POOL_SELECTOR_KEY]
     if selector is not None:
         try:
-            pool_required = (parse_pool_selector(selector.value, selector.key),)
+            pool = parse_pool_selector(selector.value, selector.key)
+            written = structs.replace(written, pool_required=(*written.pool_required, pool))
         except ValueError as error:
             problems.append(_fault(error, selector, container))
     name = settings[POOL_NAME_KEY]
@@ -64,11 +63,13 @@ def own_rules(annotations: Annotations, container: Container, default: OnUnsatis
             what = f"{quoted(wanted.value)} is not accepted"
             fix = suggestion(wanted.value, [one.value for one in OnUnsatisfiable])
             problems.append(_fault(ValueError(what, fix), wanted, container))
-    rules = PlacementRules(
-        pool_required=pool_required, pool_name=pool_name or None, on_unsatisfiable=fate
+    return OwnRules(
+        written=written,
+        pool_name=pool_name or None,
+        on_unsatisfiable=fate,
+        problems=tuple(problems),
+        where="" if affinity is None else _where(affinity, container),
     )
-    where = "" if affinity is None else _where(affinity, container)
-    return OwnRules(written=written, rules=rules, problems=tuple(problems), where=where)
 
 
 def selected_namespace_labels(container: Container) -> frozenset[str]:
