@@ -103,6 +103,14 @@ class CpuBlocks:
                         found |= first
         return found
 
+    def idle_full(self, usable: int, free: int) -> int:
+        """All cpus of the groups with the most members in `usable`, if they lie wholly in `free`.
+
+        Of a machine with cores of several kinds those with the most threads: so many cpus are asked
+        for as make whole cores of these.
+        """
+        return self.members(self.idle(free) & self.by_free_count(usable)[-1])
+
     def members(self, firsts: int) -> int:
         """All cpus of the groups named by `firsts`."""
         cpus = 0

@@ -48,6 +48,8 @@ class CpuPicker:
             lambda rest: [1 << cpu for cpu in iter_bits(rest)],
         )
         self._cores = CoreStage(cores, self._sockets, self.classes)
+        self.cores = self._cores.blocks
+        """The cores of the machine."""
         dies = [die.cpus.mask for die in machine.dies]
         l3 = [group.mask for group in machine.l3_groups]
         nodes = [node.cpus.mask for node in machine.numa_nodes if node.cpus]
@@ -64,7 +66,7 @@ class CpuPicker:
                 self._efficient |= (cpu.kind is CoreKind.EFFICIENT) << cpu.id
         self._whole_sockets = {one: self._sockets_of(one) for one in CpuPriority}
         self._rings = (
-            self._cores.blocks,
+            self.cores,
             CpuBlocks(cluster.cpus.mask for cluster in machine.clusters),
             CpuBlocks(group.mask for group in machine.l2_groups),
             CpuBlocks(l3),
@@ -72,11 +74,6 @@ class CpuPicker:
             CpuBlocks(dies),
             CpuBlocks(self._sockets),
         )
-
-    @property
-    def cores(self) -> CpuBlocks:
-        """The cores of the machine."""
-        return self._cores.blocks
 
     def pick(
         self,
@@ -132,7 +129,7 @@ class CpuPicker:
             return self.pick(free, more, priority, smt)
         if smt is not SmtPreference.SPREAD:
             return self._take_near(held, free, more, priority, smt)
-        cores = self._cores.blocks
+        cores = self.cores
         unheld = cores.lowest_members(free & ~cores.covering(held))
         idle, inside = cores.members(cores.idle(free)), self._rings[-1].covering(held)
         picked = 0
@@ -191,7 +188,7 @@ class CpuPicker:
         take = self._take_for(smt)
         if self._parts.is_empty or smt in (SmtPreference.PACK, SmtPreference.SPREAD):
             return take(free, count, priority, taken)
-        usable, cores = self._of_kind(free, priority), self._cores.blocks
+        usable, cores = self._of_kind(free, priority), self.cores
         if usable.bit_count() < count:
             return take(free, count, priority, taken)
         pieces = self._parts.divide(
@@ -210,7 +207,7 @@ class CpuPicker:
         self, free: int, count: int, priority: CpuPriority, smt: SmtPreference, scope: int
     ) -> Sequence[tuple[int, int]]:
         """The cache groups that serve `count` cpus, and how much each gives."""
-        usable, cores = self._of_kind(free, priority), self._cores.blocks
+        usable, cores = self._of_kind(free, priority), self.cores
         if smt is SmtPreference.SPREAD:
             counted = whole = cores.lowest_members(usable)
             threads = 1

@@ -11,7 +11,7 @@ from ..cpus.picker import CpuPicker
 from ..model.container import Container, ContainerId, Resources
 from ..model.grant import Grant
 from ..model.request import CpuType, Request
-from ..placing.judging.told_rules import ToldRules
+from ..placing.judging.unmet_texts import ToldRules
 from ..pools.pool_tree import Pool
 from ..pools.supply import Supply
 

@@ -13,8 +13,8 @@ from ..model.pinning import Change
 from ..placing.classifier import Classified, Classifier
 from ..placing.judging.judge import Judge
 from ..placing.judging.rule_look import RuleLook
-from ..placing.judging.told_rules import NOTHING_TOLD, ToldRules
 from ..placing.judging.uncounted_rules import with_uncounted
+from ..placing.judging.unmet_texts import NOTHING_TOLD, ToldRules
 from ..placing.mover import Mover
 from ..placing.openings.regrowth import Regrowth
 from ..placing.placer import Failure, Placement, Placer

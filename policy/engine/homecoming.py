@@ -111,7 +111,7 @@ class Homecoming:
         """Whether a rule that insists does not hold where a container is."""
         judgement, books = self._judged(container_id), self._books
         here, pool_id = books.reach(container_id), books.pool_around(container_id)
-        rules = judgement.restrictions() if judgement is not None else ()
+        rules = judgement.restrictions if judgement is not None else ()
         return any(not one.can_break and one.is_broken_by(here, pool_id) for one in rules)
 
     def note_home(self, container_id: ContainerId) -> None:

@@ -114,7 +114,7 @@ def kept_from(
 
 def _firm(found: Judgement | None) -> Sequence[Restriction]:
     # Those of very many are one rule each: no firm one is passed over among others that are told.
-    return [one for one in found.restrictions() if not one.can_break] if found is not None else []
+    return [one for one in found.restrictions if not one.can_break] if found is not None else []
 
 
 def _keeps_out(rule: Restriction, back: LastPlace | None) -> bool:

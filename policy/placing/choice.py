@@ -2,17 +2,26 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
+from operator import attrgetter
 from typing import Final
 
 from ..pools.pool_masks import Pools, best_of, highest_of, ids_of, pools_of, pools_with
 from .columns import speaking
 from .rank import Column, Contest, PoolIds
 
+
+def _with_room(contest: Contest) -> Sequence[Pools]:
+    """The pools that have as much left for shared requests as the request would take."""
+    if contest.shared:
+        return (pools_with(contest.shared, 0),)
+    return (pools_with(contest.room, contest.whole_milli),)
+
+
 _GRADES: Final[Mapping[str, Callable[[Contest], Sequence[Pools]]]] = {
-    "crowded": lambda contest: (_with_room(contest),),
-    "burst_level": lambda contest: contest.burst_grades,
-    "memory_nodes": lambda contest: contest.node_grades,
-    "depth": lambda contest: contest.depth_grades,
+    "crowded": _with_room,
+    "burst_level": attrgetter("burst_grades"),
+    "memory_nodes": attrgetter("node_grades"),
+    "depth": attrgetter("depth_grades"),
 }
 """By criterion all pools by its values, the best first; pools in none are the last, and alike.
 
@@ -22,8 +31,8 @@ the column is asked.
 
 
 _HIGHEST: Final[Mapping[str, Callable[[Contest], Column]]] = {
-    "preferred": lambda contest: contest.preferred,
-    "affinity": lambda contest: contest.affinities,
+    "preferred": attrgetter("preferred"),
+    "affinity": attrgetter("affinities"),
 }
 """By criterion the figures of all pools of which the highest is the best: of a column, which is
 asked while hundreds of pools are left, each would be turned round first."""
@@ -76,10 +85,3 @@ def _best_by(name: str, contest: Contest, pools: Pools) -> Pools:
         return highest_of(pools, figures) if figures else 0
     found = _GRADES[name](contest) if name in _GRADES else ()
     return best_of(pools, found) if found else 0
-
-
-def _with_room(contest: Contest) -> Pools:
-    """The pools that have as much left for shared requests as the request would take."""
-    if contest.shared:
-        return pools_with(contest.shared, 0)
-    return pools_with(contest.room, contest.whole_milli)

@@ -39,8 +39,7 @@ def speaking(contest: Contest) -> Sequence[tuple[str, Criterion]]:
 @lru_cache(maxsize=128)
 def _all_but(*silent: tuple[str, ...]) -> Sequence[tuple[str, Criterion]]:
     left_out = {one for group in silent for one in group}
-    pairs = zip(Rank._fields, CRITERIA, strict=True)
-    return tuple([(name, one) for name, one in pairs if name not in left_out])
+    return tuple([(name, one) for name, one in CRITERIA.items() if name not in left_out])
 
 
 def columns(contest: Contest) -> Iterator[tuple[str, Column]]:

@@ -127,7 +127,7 @@ def allowed_cpus(judgement: Judgement, grant: Grant, cpus: int) -> int:
     """
     allowed = judgement.domains.everything
     inside = [one for one in judgement.inside if one.blockers or one.choices]
-    for some, here in ((judgement.restrictions(), cpus), (inside, judgement.part)):
+    for some, here in ((judgement.restrictions, cpus), (inside, judgement.part)):
         for one in some:
             if one.blockers:
                 # Beside one of these already, it comes beside no other.
@@ -150,7 +150,7 @@ def breaks_a_rule(judgement: Judgement, found: Grant, books: Books) -> bool:
     here, pool_id = books.reach(found.container_id), books.pool_around(found.container_id)
     within, free = found.within, books.ledger.free_sharable[found.pool_id]
     there = free if within is None else within.mask & free or within.mask
-    rules = judgement.restrictions()
+    rules = judgement.restrictions
     lost = [
         one
         for one in rules
@@ -168,7 +168,7 @@ def breaks_a_rule(judgement: Judgement, found: Grant, books: Books) -> bool:
 def rules_text(judgements: Iterable[Judgement], cpus: int, pool_id: PoolId, books: Books) -> str:
     """The rules that hold on these cpus and keep residents from others, for people; or empty."""
     free = books.ledger.free_sharable[-1]
-    rules = (one for judgement in judgements for one in judgement.restrictions())
+    rules = (one for judgement in judgements for one in judgement.restrictions)
     return wants_text(
         [
             one
@@ -241,7 +241,7 @@ def wider_place(judgement: Judgement, grant: Grant, books: Books) -> Grant | Non
     it cannot be in the pool that it wants. Who asks for something has them where one must break
     everywhere else.
     """
-    rules = judgement.restrictions()
+    rules = judgement.restrictions
     open_rules = tuple(one for one in rules if not one.closed_pools)
     apart = tuple(one for one in rules if one.blockers)
     for some in (rules, open_rules, apart):

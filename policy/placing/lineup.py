@@ -16,13 +16,16 @@ from ..model.criterion_words import EVERY_POOL
 from ..model.grant import Dropped
 from ..pools.pool_masks import Pools, all_pools, ids_of, pools_of, pools_where, pools_with
 from .columns import ranks
-from .packed_column import beside, packed
+from .packed_column import packed
 from .rank import Column, Contest, Rank
 
 _Zone = TypeVar("_Zone", bound=ZoneSummary | Dropped)
 
 _ZONES_SHARED: Final = 64
-_PACKED_ALONE: Final = (
+_PACKED: Final = (
+    "room",
+    "shared",
+    "isolated",
     "affinities",
     "neighbours",
     "free_of_priority",
@@ -31,7 +34,7 @@ _PACKED_ALONE: Final = (
     "unmet_of_others",
     "narrowed",
 )
-"""The columns of a contest that are like no other; most are empty as a rule."""
+"""The columns of a contest that are not the same for many; most are empty as a rule."""
 MILLI: Final = "m"
 """The unit of demands for thousandths of a cpu."""
 
@@ -156,36 +159,19 @@ class Lineup(Struct, frozen=True, kw_only=True):
         Which pool wins is worked out faster on what was not packed. O(pools).
         """
         contest = self.contest
-        room = contest.room
-        packed_room = packed(room)
         # Those of usual requests are the same for all decisions as it is.
         zones, own_zones = contest.zones, self.zones
         if not contest.has_usual_memory:
             zones, own_zones = _shared(zones), _shared(own_zones)
-        columns = {name: getattr(contest, name) for name in _PACKED_ALONE}
+        columns = {name: getattr(contest, name) for name in _PACKED}
         return replace(
             self,
             contest=replace(
                 contest,
-                room=packed_room,
-                shared=beside(contest.shared, room, packed_room) if contest.shared else (),
-                isolated=packed(contest.isolated) if contest.isolated else (),
                 zones=zones,
                 **{name: packed(column) for name, column in columns.items() if column},
             ),
-            demands=tuple(
-                [
-                    Demand(
-                        one.criterion,
-                        one.wanted,
-                        beside(one.available, room, packed_room)
-                        if one.unit == MILLI
-                        else packed(one.available),
-                        one.unit,
-                    )
-                    for one in self.demands
-                ]
-            ),
+            demands=tuple([one._replace(available=packed(one.available)) for one in self.demands]),
             zones=own_zones,
             roomy=None,
             rivals=(),

@@ -12,7 +12,6 @@ from ..model.grant import Grant, PoolId, Refusal
 from ..model.move_purpose import MovePurpose
 from ..model.request import CpuType, Request
 from .hint_demand import suitable_cpus
-from .judging.whole_cores import idle_cores
 from .placer import Failure, Placement
 
 
@@ -84,7 +83,7 @@ class Mover:
 
     def _pick(self, free: int, count: int, request: Request) -> int | None:
         if request.whole_cores:
-            free &= idle_cores(self._picker.cores, self._tree.root.cpus.mask, free)
+            free &= self._picker.cores.idle_full(self._tree.root.cpus.mask, free)
         free = suitable_cpus(request, free, count)
         return self._picker.pick(free, count, request.priority, request.smt)
 

@@ -3,10 +3,8 @@
 They say the same as what they were made of, position by position.
 """
 
-from abc import abstractmethod
 from array import array
 from collections.abc import Iterator, Sequence
-from operator import sub
 from typing import Final, overload
 
 from .rank import Column
@@ -34,14 +32,6 @@ def packed(column: Column) -> Column:
     return _Numbered(_in_array(tuple(values)), bytes(map(numbers.__getitem__, column)))
 
 
-def beside(column: Column, base: Column, packed_base: Column) -> Column:
-    """A column packed as what it differs in from another one, which is packed already."""
-    differences = list(map(sub, column, base))
-    first = differences[0]
-    is_same = differences.count(first) == len(differences)
-    return _Differences(packed_base, first if is_same else packed(differences))
-
-
 def _in_array(column: Column) -> Column:
     for size in _LARGER:
         try:
@@ -51,17 +41,26 @@ def _in_array(column: Column) -> Column:
     return tuple(column)
 
 
-class _Packed(Sequence[int]):
-    """A sequence of integers whose equals say the same."""
+class _Numbered(Sequence[int]):
+    """Few different values, by their numbers: most pools are as empty, or as full, as others.
 
-    __slots__ = ()
+    Its equals say the same.
+    """
+
+    __slots__ = ("_numbers", "_values")
+
+    def __init__(self, values: Column, numbers: bytes) -> None:
+        self._values = values
+        self._numbers = numbers
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and list(self) == list(other)
+        return isinstance(other, _Numbered) and list(self) == list(other)
 
-    @abstractmethod
-    def at(self, index: int) -> int:
-        """The figure of one pool."""
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[int]:
+        return map(self._values.__getitem__, self._numbers)
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -71,43 +70,5 @@ class _Packed(Sequence[int]):
 
     def __getitem__(self, index: int | slice) -> int | Column:
         if isinstance(index, slice):
-            return [self.at(one) for one in range(*index.indices(len(self)))]
-        return self.at(index)
-
-
-class _Numbered(_Packed):
-    """Few different values, by their numbers: most pools are as empty, or as full, as others."""
-
-    __slots__ = ("_numbers", "_values")
-
-    def __init__(self, values: Column, numbers: bytes) -> None:
-        self._values = values
-        self._numbers = numbers
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __iter__(self) -> Iterator[int]:
-        return map(self._values.__getitem__, self._numbers)
-
-    def at(self, index: int) -> int:
-        """The figure of one pool."""
+            return [self._values[one] for one in self._numbers[index]]
         return self._values[self._numbers[index]]
-
-
-class _Differences(_Packed):
-    """A column as what it differs in from another one: as a rule the same number everywhere."""
-
-    __slots__ = ("_base", "_differences")
-
-    def __init__(self, base: Column, differences: Column | int) -> None:
-        self._base = base
-        self._differences = differences
-
-    def __len__(self) -> int:
-        return len(self._base)
-
-    def at(self, index: int) -> int:
-        """The figure of one pool."""
-        more = self._differences
-        return self._base[index] + (more if isinstance(more, int) else more[index])

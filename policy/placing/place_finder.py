@@ -79,12 +79,10 @@ class PlaceFinder:
         self._books = books
         self._judge = judge
 
-    def _candidates(self, request: Request, facts: Facts) -> Candidates:
-        return Candidates(self._chooser, request, self._ledger, facts)
-
     def find(self, request: Request, facts: Facts) -> ChosenPlace | Lineup:
         """The best pool as it is, else one in which room can be made; the lineup without any."""
-        return self._found(request, facts, self._candidates(request, facts), None)
+        pools = Candidates(self._chooser, request, self._ledger, facts)
+        return self._found(request, facts, pools, None)
 
     def find_by_rules(
         self, request: Request, facts: Facts, judgement: Judgement
@@ -98,7 +96,7 @@ class PlaceFinder:
         )
         strict = search.strict()
         # Of all that rules may leave, the pools' own figures are the same.
-        pools = self._candidates(request, facts)
+        pools = Candidates(self._chooser, request, self._ledger, facts)
         root = self._tree.root
         if not request.total_milli and not self._ledger.free_sharable[root.id]:
             # Nobody is refused for asking for nothing: what is reserved is all that is left.
@@ -107,7 +105,7 @@ class PlaceFinder:
             choice = self._found(request, facts, pools, strict if is_firm else None)
             if isinstance(choice, Lineup):
                 return choice
-            rules = judgement.restrictions()
+            rules = judgement.restrictions
             return structs.replace(choice, region=reserved_region(rules, self._books))
         if not any(pools.roomy):
             # Rules leave no more than there is without them, whoever makes way for whom.
@@ -198,7 +196,7 @@ class PlaceFinder:
         """
         if not request.total_milli:
             return isinstance(self.find_by_rules(request, facts, judgement), ChosenPlace)
-        pools = self._candidates(request, facts)
+        pools = Candidates(self._chooser, request, self._ledger, facts)
         # Rules leave no more than there is without them.
         feasible = pools.lineup.feasible() if pools.has_any() else []
         search = OpeningSearch(
@@ -242,7 +240,7 @@ class PlaceFinder:
 
     def has_room(self, request: Request, facts: Facts, judgement: Judgement) -> bool:
         """Whether there is a place where all rules that insist hold, and nobody makes way."""
-        pools = self._candidates(request, facts)
+        pools = Candidates(self._chooser, request, self._ledger, facts)
         if not pools.has_any():
             return False
         rules = _unranked(judgement.insisting())

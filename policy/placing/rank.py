@@ -1,12 +1,12 @@
 """The order in which feasible pools are preferred, written once, as a type.
 
 `Rank` has one field per criterion, in order of importance. Beside it stands one function per field
-that gives the criterion's values for some pools at once (a column): a new criterion is one field
-and one function.
+that gives the criterion's values for some pools at once (a column), and several fields may have the
+same one: a new criterion is one field and one function.
 """
 
-from collections.abc import Callable, Sequence
-from operator import neg
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter, neg
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -145,16 +145,27 @@ Criterion = Callable[[Contest, PoolIds], Column]
 """Asked where it may tell pools apart, see `speaking`."""
 
 
-def _unmet(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.unmet, pools)
+def _figure(name: str) -> Criterion:
+    """The criterion that is a column of the contest as it is."""
+    column: Callable[[Contest], Column] = attrgetter(name)
+    return lambda contest, pools: _at(column(contest), pools)
 
 
-def _unmet_of_others(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.unmet_of_others, pools)
+def _highest(name: str) -> Criterion:
+    """The criterion of a column of which the highest figures are the best."""
+    column: Callable[[Contest], Column] = attrgetter(name)
+    return lambda contest, pools: list(map(neg, _at(column(contest), pools)))
 
 
-def _narrowed(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.narrowed, pools)
+def _where_hinted(name: str) -> Criterion:
+    """The criterion of a column that says something of pools near hints alone."""
+    column: Callable[[Contest], Column] = attrgetter(name)
+
+    def criterion(contest: Contest, pools: PoolIds) -> Column:
+        hints, found = contest.hints, column(contest)
+        return [found[one] if any(hints[one]) else 0 for one in pools]
+
+    return criterion
 
 
 def _crowded(contest: Contest, pools: PoolIds) -> Column:
@@ -168,14 +179,6 @@ def _isolated_missing(contest: Contest, pools: PoolIds) -> Column:
     return [int(isolated[one] < 0) for one in pools]
 
 
-def _preferred(contest: Contest, pools: PoolIds) -> Column:
-    return list(map(neg, _at(contest.preferred, pools)))
-
-
-def _affinity(contest: Contest, pools: PoolIds) -> Column:
-    return list(map(neg, _at(contest.affinities, pools)))
-
-
 def _hints(contest: Contest, pools: PoolIds) -> Column:
     hints = contest.hints
     return [-hints[one][0] for one in pools]
@@ -183,14 +186,6 @@ def _hints(contest: Contest, pools: PoolIds) -> Column:
 
 def _hints_partial(contest: Contest, pools: PoolIds) -> Column:
     return [0 if full else -partial for full, partial in _at(contest.hints, pools)]
-
-
-def _hints_depth(contest: Contest, pools: PoolIds) -> Column:
-    return _where_hinted(contest, contest.depth, pools)
-
-
-def _hints_pool(contest: Contest, pools: PoolIds) -> Column:
-    return _where_hinted(contest, contest.ids, pools)
 
 
 def _memory_type(contest: Contest, pools: PoolIds) -> Column:
@@ -221,10 +216,6 @@ def _burst_room(contest: Contest, pools: PoolIds) -> Column:
     return [0 if contest.inward[one] else -contest.room[one] for one in pools]
 
 
-def _burst_pool(contest: Contest, pools: PoolIds) -> Column:
-    return pools
-
-
 def _memory_nodes(contest: Contest, pools: PoolIds) -> Column:
     return [contest.zones[one].node_count for one in pools]
 
@@ -233,16 +224,9 @@ def _memory_missing(contest: Contest, pools: PoolIds) -> Column:
     return [int(contest.zones[one].lacks_kind) for one in pools]
 
 
-def _cpu_class(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.misfits_class, pools)
-
-
-def _cpu_priority(contest: Contest, pools: PoolIds) -> Column:
-    return _short_of_priority(contest, pools)
-
-
-def _depth(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.depth, pools)
+def _short_of_priority(contest: Contest, pools: PoolIds) -> Column:
+    wanted, free = contest.request.total_milli or 1, contest.free_of_priority
+    return [int(1000 * free[one] < wanted) for one in pools]
 
 
 def _isolated_room(contest: Contest, pools: PoolIds) -> Column:
@@ -253,10 +237,6 @@ def _isolated_pool(contest: Contest, pools: PoolIds) -> Column:
     return [one if contest.isolated[one] > 0 else 0 for one in pools]
 
 
-def _cpu_priority_normal(contest: Contest, pools: PoolIds) -> Column:
-    return _short_of_priority(contest, pools)
-
-
 def _exclusive_room(contest: Contest, pools: PoolIds) -> Column:
     # No `max`, which takes as long as three comparisons.
     return [-one if one > 0 else 0 for one in shared_at(contest, pools)]
@@ -265,10 +245,6 @@ def _exclusive_room(contest: Contest, pools: PoolIds) -> Column:
 def _exclusive_pool(contest: Contest, pools: PoolIds) -> Column:
     left = zip(pools, shared_at(contest, pools), strict=True)
     return [one if milli > 0 else 0 for one, milli in left]
-
-
-def _neighbours(contest: Contest, pools: PoolIds) -> Column:
-    return _at(contest.neighbours, pools)
 
 
 def _shared_room(contest: Contest, pools: PoolIds) -> Column:
@@ -291,47 +267,37 @@ def shared_at(contest: Contest, pools: PoolIds) -> Column:
     return [milli - whole for milli in _at(contest.room, pools)]
 
 
-def _where_hinted(contest: Contest, column: Column, pools: PoolIds) -> Column:
-    hints = contest.hints
-    return [column[one] if any(hints[one]) else 0 for one in pools]
-
-
-def _short_of_priority(contest: Contest, pools: PoolIds) -> Column:
-    wanted, free = contest.request.total_milli or 1, contest.free_of_priority
-    return [int(1000 * free[one] < wanted) for one in pools]
-
-
-CRITERIA: Final[tuple[Criterion, ...]] = (
-    _unmet,
-    _unmet_of_others,
-    _narrowed,
-    _crowded,
-    _isolated_missing,
-    _preferred,
-    _affinity,
-    _hints,
-    _hints_partial,
-    _hints_depth,
-    _hints_pool,
-    _memory_type,
-    _memory_limit,
-    _cpu_limit,
-    _burst_level,
-    _friends_room,
-    _burst_room,
-    _burst_pool,
-    _memory_nodes,
-    _memory_missing,
-    _cpu_class,
-    _cpu_priority,
-    _depth,
-    _isolated_room,
-    _isolated_pool,
-    _cpu_priority_normal,
-    _exclusive_room,
-    _exclusive_pool,
-    _neighbours,
-    _shared_room,
-    _pool_id,
-)
+CRITERIA: Final[Mapping[str, Criterion]] = {
+    "unmet": _figure("unmet"),
+    "unmet_of_others": _figure("unmet_of_others"),
+    "narrowed": _figure("narrowed"),
+    "crowded": _crowded,
+    "isolated_missing": _isolated_missing,
+    "preferred": _highest("preferred"),
+    "affinity": _highest("affinities"),
+    "hints": _hints,
+    "hints_partial": _hints_partial,
+    "hints_depth": _where_hinted("depth"),
+    "hints_pool": _where_hinted("ids"),
+    "memory_type": _memory_type,
+    "memory_limit": _memory_limit,
+    "cpu_limit": _cpu_limit,
+    "burst_level": _burst_level,
+    "friends_room": _friends_room,
+    "burst_room": _burst_room,
+    "burst_pool": _pool_id,
+    "memory_nodes": _memory_nodes,
+    "memory_missing": _memory_missing,
+    "cpu_class": _figure("misfits_class"),
+    "cpu_priority": _short_of_priority,
+    "depth": _figure("depth"),
+    "isolated_room": _isolated_room,
+    "isolated_pool": _isolated_pool,
+    "cpu_priority_normal": _short_of_priority,
+    "exclusive_room": _exclusive_room,
+    "exclusive_pool": _exclusive_pool,
+    "neighbours": _figure("neighbours"),
+    "shared_room": _shared_room,
+    "pool_id": _pool_id,
+}
 """One function per field of `Rank`, in its order."""

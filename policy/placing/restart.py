@@ -123,7 +123,7 @@ class RestartPlacer:
             # It was given more, perhaps, when others ended that are back by now.
             cpus = standing_cpus(last.grant, self._ledger)
             less = replace(last, is_awaited=True)
-            for left in left_within(cpus, judgement.restrictions(), last, self._books):
+            for left in left_within(cpus, judgement.restrictions, last, self._books):
                 found = self._again_within(request, less, judgement, CpuSet(left))
                 if found is not None:
                     return found
@@ -176,7 +176,7 @@ class RestartPlacer:
             return placement
         cpus = own | shared
         narrowed: Sequence[Grant] = ()
-        rules = judgement.restrictions()
+        rules = judgement.restrictions
         unmet = [one for one in rules if one.blockers and one.is_broken_by(cpus, pool_id)]
         if unmet:
             narrowed = self._make_way(grant, cpus, unmet, judgement, last)

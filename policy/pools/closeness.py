@@ -1,7 +1,7 @@
 """Closeness of pools, and the affinity of every pool to a newcomer's friends."""
 
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ..model.grant import PoolId
 from .pool_tree import PoolTree
@@ -25,16 +25,12 @@ class Closeness:
         """Precomputes one number per pool."""
         top = tree.root.height
         self.scale = _DENOMINATOR**top
-        self._own = [
+        self.own = [
             _NUMERATOR**pool.height * _DENOMINATOR ** (top - pool.height) for pool in tree.pools
         ]
+        """Closeness of two containers of one pool, by pool id; scaled."""
         self._parent = [-1 if pool.parent is None else int(pool.parent) for pool in tree.pools]
         self._first = [int(pool.first) for pool in tree.pools]
-
-    @property
-    def own(self) -> Sequence[int]:
-        """Closeness of two containers of one pool, by pool id; scaled."""
-        return self._own
 
     def affinities(self, weights: Mapping[PoolId, int]) -> list[int]:
         """For each pool the sum over all pools q of weights[q] x closeness, scaled.
@@ -43,13 +39,13 @@ class Closeness:
         only those that have some are looked at. O(pools), with next to no work for most.
         """
         pull, push, near = self._inside(weights)
-        found = [0] * len(self._own)
+        found = [0] * len(self.own)
         attraction: dict[int, int] = {-1: 0}
         repulsion: dict[int, int] = {-1: 0}
         # Parents have higher ids than their children.
         for pool_id in sorted(push, reverse=True):
             above = self._parent[pool_id]
-            own, own_above = self._own[pool_id], self._own[above] if above >= 0 else 0
+            own, own_above = self.own[pool_id], self.own[above] if above >= 0 else 0
             # A friend in the subtree of an ancestor, but not in that of its child on the way to the
             # pool, is as near as the ancestor: so a pool's sum is its parent's, with the weight of
             # its own subtree moved from the parent's closeness to its own.
@@ -74,7 +70,7 @@ class Closeness:
         for pool_id, weight in weights.items():
             repelled = weight if weight < 0 else 0
             pull[pool_id], push[pool_id] = weight - repelled, repelled
-            near[pool_id] = repelled * self._own[pool_id]
+            near[pool_id] = repelled * self.own[pool_id]
         # Parents have higher ids than their children: a pool has all of its own when it is next.
         pending = sorted(pull)
         for inside in pending:

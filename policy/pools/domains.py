@@ -43,8 +43,15 @@ class Domains:
             self._masks[level], self._stand_ins[level] = found, wider
         blocks = {level: CpuBlocks(masks) for level, masks in self._masks.items()}
         self._blocks: Mapping[Level, CpuBlocks] = blocks
-        self._holders: dict[Level, Mapping[int, int]] = {}
-        self._firsts: dict[Level, Sequence[int]] = {}
+        self.everything = self._masks[Level.SYSTEM][0]
+        """All cpus that may be used."""
+        self.masks = self._masks.__getitem__
+        """The domains of a level, by their lowest cpu."""
+        # Worked out for the first who asks.
+        self.holders = lru_cache(maxsize=len(_LEVELS))(self._holders)
+        """The domain of a level in which each cpu is."""
+        self.firsts = lru_cache(maxsize=len(_LEVELS))(self._firsts)
+        """The lowest cpu of the domain of a level in which each cpu is, by the cpu's number."""
         # The containers of one pool share one set of cpus, and there are few others.
         self.indexes = lru_cache(maxsize=_KNOWN_SETS)(partial(_indexes, blocks))
         """The domains of a level that hold some of a mask of cpus, by their lowest cpus."""
@@ -57,37 +64,18 @@ class Domains:
         self.are_inside = lru_cache(maxsize=_KNOWN_TILINGS)(self._are_inside)
         """Whether each domain of a level is in one of some masks that have nothing in common."""
 
-    def masks(self, level: Level) -> tuple[int, ...]:
-        """The domains of a level, by their lowest cpu."""
-        return self._masks[level]
-
-    @property
-    def everything(self) -> int:
-        """All cpus that may be used."""
-        return self._masks[Level.SYSTEM][0]
-
     def stand_in(self, level: Level) -> Level:
         """The level whose domains serve for a level: itself, or the next wider where absent."""
         return self._stand_ins[level]
 
-    def holders(self, level: Level) -> Mapping[int, int]:
-        """The domain of a level in which each cpu is; worked out for the first who asks."""
-        found = self._holders.get(level)
-        if found is None:
-            found = {cpu: mask for mask in self._masks[level] for cpu in iter_bits(mask)}
-            self._holders[level] = found
-        return found
+    def _holders(self, level: Level) -> Mapping[int, int]:
+        return {cpu: mask for mask in self._masks[level] for cpu in iter_bits(mask)}
 
-    def firsts(self, level: Level) -> Sequence[int]:
-        """The lowest cpu of the domain of a level in which each cpu is, by the cpu's number."""
-        found = self._firsts.get(level)
-        if found is None:
-            # Two bytes each, for there may be thousands.
-            found = self._firsts[level] = array("h", bytes(2 * self.everything.bit_length()))
-            for mask in self._masks[level]:
-                first = lowest_cpu(mask)
-                for cpu in iter_bits(mask):
-                    found[cpu] = first
+    def _firsts(self, level: Level) -> Sequence[int]:
+        # Two bytes each, for there may be thousands.
+        found = array("h", bytes(2 * self.everything.bit_length()))
+        for cpu, mask in self.holders(level).items():
+            found[cpu] = lowest_cpu(mask)
         return found
 
     def _nest(self, level: Level, wider: Level) -> bool:

@@ -123,15 +123,8 @@ class PoolTree(Struct, frozen=True, kw_only=True):
             yield from ((cpus, one) for one in self.ancestors[holding])
 
     def smallest_holding(self, cpus: CpuSet) -> Pool:
-        """The deepest pool with all these cpus; the root if none has. O(depth x children)."""
-        pool, mask, masks = self.root, cpus.mask, self.masks
-        while True:
-            for child in pool.children:
-                if not mask & ~masks[child]:
-                    pool = self.pools[child]
-                    break
-            else:
-                return pool
+        """The deepest pool with all these cpus; the first without any, the root if none has."""
+        return self.pools[self.holding(cpus.mask) if cpus else 0]
 
     def smallest_sharing(self, cpus: CpuSet) -> Pool:
         """The deepest pool with all these cpus and with some that can be shared, or the root.

@@ -4,7 +4,6 @@ A rule that cannot be understood is reported and left out; the others of the ann
 is safe because weights are wishes: losing one never makes a placement wrong.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -18,6 +17,7 @@ from ..text.yaml_nodes import Position, TextError, TextList, TextMap, TextNode, 
 from ..text.yaml_text import parse_text
 from .expression import ALWAYS, Condition, Expression, Reading, condition, parse_expression
 from .operators import ANYTHING
+from .podaffinity.written_fields import is_absent, whole_number
 
 MAX_WEIGHT = 1000
 MAX_RULES = 128
@@ -29,8 +29,6 @@ _RULE_FIELDS = frozenset(RULE_FIELDS)
 
 # Key suffix and the sign of its weights; of several domains the first one present counts.
 SIGNS: Mapping[str, int] = {"affinity": 1, "anti-affinity": -1}
-
-_NUMBER = re.compile(r"[-+]?[0-9]+", re.ASCII)
 
 Rules = Mapping[str, "tuple[AffinityRule, ...]"]
 
@@ -286,44 +284,43 @@ class _Reader:
         written = {name.value: value for name, value in node.entries}
         if not _RULE_FIELDS.issuperset(written):
             raise _unknown_fields(node)
-        match, scope = written.get("match"), written.get("scope")
+        match = written.get("match")
         if match is None:
             fix = "write match: {key: ..., operator: ..., values: [...]}"
             raise TextError.at(node, "a rule without match", fix)
-        is_given = scope is not None and not (isinstance(scope, TextScalar) and scope.is_null)
+        given = {name: value for name, value in written.items() if not is_absent(value)}
         return AffinityRule(
-            scope=parse_expression(scope, self._reading) if is_given and scope else _SAME_POD,
+            scope=parse_expression(given["scope"], self._reading)
+            if "scope" in given
+            else _SAME_POD,
             match=parse_expression(match, self._reading),
-            weight=self._read_weight(written.get("weight"), where, name),
-            is_symmetric=self._read_symmetric(written.get("symmetric")),
+            weight=self._read_weight(given.get("weight"), where, name),
+            is_symmetric=self._read_symmetric(given.get("symmetric")),
             source=f"{self._key}:{node.line}",
         )
 
     def _read_weight(self, node: TextNode | None, where: str, name: str) -> int:
-        if node is None or (isinstance(node, TextScalar) and node.is_null):
+        if node is None:
             return self._sign
         fix = f"write a whole number from {-MAX_WEIGHT} to {MAX_WEIGHT}"
-        digits = node.value if isinstance(node, TextScalar) and node.is_plain else ""
-        if not _NUMBER.fullmatch(digits):
+        weight = whole_number(node)
+        if weight is None:
             raise TextError.at(node, "the weight is not a whole number", fix)
-        # Python refuses to read integers of thousands of digits.
-        magnitude = digits.lstrip("-+").lstrip("0")
-        weight = MAX_WEIGHT + 1 if len(magnitude) > len(str(MAX_WEIGHT)) else int(magnitude or "0")
-        if weight > MAX_WEIGHT:
-            used = -MAX_WEIGHT if digits.startswith("-") else MAX_WEIGHT
-            what = f"weight {digits[:20]} is outside the range, {used} is used"
+        written = node.value[:20] if isinstance(node, TextScalar) else ""
+        used = max(-MAX_WEIGHT, min(weight, MAX_WEIGHT))
+        if used != weight:
+            what = f"weight {written} is outside the range, {used} is used"
             error = TextError.at(node, what, fix)
             self.problems.append(error.problem(where, container=name))
-            weight = MAX_WEIGHT
-        if self._sign < 0 and digits.startswith("-") and weight:
+        if self._sign < 0 and used < 0:
             fix = "leave the '-' out to push, or write the rule under 'affinity'"
-            what = f"the weight {digits[:20]} in an anti-affinity pulls"
+            what = f"the weight {written} in an anti-affinity pulls"
             self._reading.advice.append(TextError.at(node, what, fix))
         # 0 counts as left out, as it does for the peer.
-        return self._sign * (-weight if digits.startswith("-") and weight else weight or 1)
+        return self._sign * (used or 1)
 
     def _read_symmetric(self, node: TextNode | None) -> bool:
-        if node is None or (isinstance(node, TextScalar) and node.is_null):
+        if node is None:
             return self._is_symmetric
         word = node.value.lower() if isinstance(node, TextScalar) and node.is_plain else ""
         if word not in ("true", "false"):

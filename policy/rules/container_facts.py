@@ -120,21 +120,15 @@ class Key(Struct, frozen=True, kw_only=True):
     """The subkey of a key that is not joint."""
     separator: str = ""
 
-    def value(self, container: Container) -> str | None:
-        """The value; a missing subkey of a joint key is empty, None if all are missing."""
-        only = self.only
-        if only is not None:
-            return only.value(container)
-        return self._join([subkey.value(container) for subkey in self.subkeys])
-
     def value_of(self, known: KnownFacts) -> str | None:
-        """The value of the key for a container whose facts are `known`."""
+        """The value of the key for a container whose facts are `known`.
+
+        A missing subkey of a joint key is empty, the key itself is missing if all are.
+        """
         only = self.only
         if only is not None:
             return known.get(only)
-        return self._join([known.get(subkey) for subkey in self.subkeys])
-
-    def _join(self, values: list[str | None]) -> str | None:
+        values = [known.get(subkey) for subkey in self.subkeys]
         missing = values.count(None)
         if missing == len(values):
             return None

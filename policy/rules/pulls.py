@@ -30,15 +30,6 @@ class _OfLevel(NamedTuple):
     firsts: Sequence[int]
 
 
-class _Falling(NamedTuple):
-    """All weights of the domains of one level, the greatest first."""
-
-    level: Level
-    weights: Sequence[int]
-    upto: Sequence[int]
-    """For each the domains with it or a greater one, as masks."""
-
-
 class _Ranked(NamedTuple):
     """Cpus that a newcomer likes alike, where it is on a single one of them."""
 
@@ -64,9 +55,8 @@ class Pulls:
         self._reach = 0
         self._pulling: dict[Level, int] = {}
         self._levels: Sequence[_OfLevel] = ()
-        self._falling: Sequence[_Falling] | None = None
-        """None: nobody has asked yet."""
         self._ranked: tuple[_Ranked, ...] | None = None
+        """None: nobody has asked yet."""
         self._are_ranked = True
         """Whether all that are in one place there score alike."""
 
@@ -137,7 +127,6 @@ class Pulls:
             some = tuple(by_weight.items())
             found.append(_OfLevel(level, weights, self._pulling[level], some, holders, firsts))
         self._levels = found
-        self._falling = None
 
     def _spread_over(self, level: Level, indexes: int, weight: int) -> None:
         of_level = self._weights.setdefault(level, {})
@@ -175,27 +164,6 @@ class Pulls:
                 found += weight * (pulling & some).bit_count()
             shares += found * SCALE // indexes.bit_count()
         return whole * SCALE + shares
-
-    def highest(self, cpus: int) -> int:
-        """The sum that no part of some cpus exceeds. O(levels x log(weights))."""
-        if self._added:
-            self._spread()
-        if self._falling is None:
-            self._falling = list(map(self._by_falling_weight, self._levels))
-        total = 0
-        for level, weights, upto in self._falling:
-            indexes = self._domains.indexes(level, cpus)
-            if indexes:
-                total += weights[bisect_left(upto, True, key=lambda some: some & indexes != 0)]
-        return total * SCALE
-
-    def _by_falling_weight(self, one: _OfLevel) -> _Falling:
-        domains, by_weight = self._domains, dict(one.by_weight)
-        everywhere = domains.indexes(one.level, domains.everything)
-        by_weight[0] = by_weight.get(0, 0) | everywhere ^ everywhere & one.pulling
-        weights = sorted(by_weight, reverse=True)
-        upto = accumulate([by_weight[weight] for weight in weights], int.__or__)
-        return _Falling(one.level, weights, list(upto))
 
     def are_same_within(self, cpus: int) -> bool:
         """Whether all of some cpus are in one domain of every level that pulls."""
@@ -237,18 +205,14 @@ class Pulls:
             return free & self._domains.everything, 0
         return free & last.better, free & last.cpus
 
-    def best_score(self, free: int, count: int) -> tuple[int, int]:
-        """The sum on the most attractive of some cpus, see `best`, and those that decide it.
-
-        Of them and others: it stays as it is with more cpus, if none of these are among those.
-        """
+    def best_score(self, free: int, count: int) -> int:
+        """The sum on the most attractive of some cpus, see `best`."""
         last = self._last_taken(free, count)
         if last is None:
-            everything = self._domains.everything
-            return self.score(free & everything), everything
+            return self.score(free & self._domains.everything)
         if last.score is not None and not free & last.better:
-            return last.score, last.better
-        return self.score(free & last.upto), last.upto
+            return last.score
+        return self.score(free & last.upto)
 
     def _last_taken(self, free: int, count: int) -> _Ranked | None:
         """The least attractive of the `count` most attractive cpus; None of fewer cpus."""

@@ -169,7 +169,7 @@ class Residents:
         if kept is None:
             column = KeyColumn()
             for container_id, place in self._places.items():
-                joined = key.value(self._containers[container_id])
+                joined = key.value_of(ContainerFacts(self._containers[container_id]))
                 if joined is not None:
                     column.add(joined, 1 << place)
                     if column.characters > characters_max:

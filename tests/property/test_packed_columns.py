@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinfold.policy.placing.packed_column import beside, packed
+from pinfold.policy.placing.packed_column import packed
 
 FIGURES = st.integers(-3, 3) | st.integers(-(2**15), 2**15) | st.integers(-(2**70), 2**70)
 
@@ -23,17 +23,6 @@ def test_a_packed_column_is_what_it_was_made_of(column: list[int]) -> None:
     assert len(found) == len(column)
     assert packed(found) == found
     assert packed(list(column)) == found
-
-
-@given(columns(), st.data())
-def test_a_column_beside_another_is_what_it_was_made_of(
-    base: list[int], data: st.DataObject
-) -> None:
-    more = data.draw(st.lists(FIGURES, min_size=len(base), max_size=len(base)))
-    column = [one + other for one, other in zip(base, more, strict=True)]
-    found = beside(column, base, packed(base))
-    assert list(found) == column
-    assert beside(found, packed(base), packed(base)) == found
 
 
 def test_no_column_is_packed_to_nothing() -> None:

@@ -13,10 +13,10 @@ from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, Q
 from pinfold.policy.rules.podaffinity.affinity_text import (
     AFFINITY_FIELDS,
     PREFERRED_FIELD,
+    REQUIRED_FIELDS,
     parse_affinity_text,
 )
 from pinfold.policy.rules.podaffinity.configured_rules import configured_rules
-from pinfold.policy.rules.podaffinity.execution import REQUIRED_FIELDS
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.policy.rules.podaffinity.term_text import SPREAD_FIELDS
 from pinfold.policy.rules.podaffinity.written_fields import TERM_FIELDS

@@ -42,8 +42,8 @@ from pinfold.policy.rules.podaffinity.affinity_text import (
     AFFINITY_FIELDS,
     MAX_FAULTS,
     PREFERRED_FIELD,
+    REQUIRED_FIELDS,
 )
-from pinfold.policy.rules.podaffinity.execution import REQUIRED_FIELDS
 from pinfold.policy.rules.podaffinity.rule_set import PlacementRules
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.policy.rules.podaffinity.term import PSEUDO_LABELS

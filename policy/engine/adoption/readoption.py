@@ -10,7 +10,7 @@ from ....topology.sets.cpuset import NO_CPUS, CpuSet
 from ...books.books import Books
 from ...model.container import Container, ContainerId
 from ...model.request import CpuType, Request
-from ...placing.judging.told_rules import ToldRules
+from ...placing.judging.unmet_texts import ToldRules
 from ...tuning.interrupts import Interrupt
 from ..advice import Advice, Usability, told_rules
 from ..allocator import Allocator

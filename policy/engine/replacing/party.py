@@ -13,7 +13,7 @@ from ...model.grant import Grant
 from ...model.request import Request
 from ...placing.classifier import Classified
 from ...placing.mover import bound_to_place, immovable
-from ...rules.podaffinity.rule_set import PlacementRules, is_lasting
+from ...rules.podaffinity.rule_set import PlacementRules
 from ..penning import Penning
 from ..roster import Roster
 from .left_owners import LeftOwners
@@ -116,7 +116,7 @@ class Parties:
             return ()
         everybody = {*party.members}.union(*(self.of(one).members for one in going))
         for rule, owner in LeftOwners(self.books, everybody).of(party.containers):
-            if is_lasting(rule) or not only_lasting:
+            if rule.is_lasting or not only_lasting:
                 other = self.of(owner.id)
                 if not self.objection(other):
                     found.setdefault(other.held.container_id, owner.id)
@@ -133,7 +133,7 @@ class Parties:
         for rule, owner in LeftOwners(self.books, party.members).of(party.containers, after):
             if owner.id in awaited:
                 continue
-            if lasting_follow and is_lasting(rule) and not self.objection(self.of(owner.id)):
+            if lasting_follow and rule.is_lasting and not self.objection(self.of(owner.id)):
                 continue
             found[owner.id] = owner
         return tuple(found.values())

@@ -16,8 +16,7 @@ from ...placing.judging.near_blockers import NearBlockers
 from ...placing.judging.restriction import TOLD_MAX, Restriction
 from ...placing.judging.rule_look import EFFORT_OF_ONE, RuleLook
 from ...placing.judging.rules_of_many import RulesOfMany
-from ...placing.judging.told_rules import ToldRules
-from ...placing.judging.unmet_texts import as_told, with_told_obstacles
+from ...placing.judging.unmet_texts import ToldRules, as_told, with_told_obstacles
 from ...rules.podaffinity.rule_set import RequiredTerm
 from ..decision import Decision, with_unmet
 from ..roster import Roster
@@ -216,7 +215,7 @@ class UnmetRules:
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 continue
-            told = look.lasting(container_id, decision.unmet)
+            told = look.still_broken(container_id, decision.unmet, or_lasting=True)
             if told:
                 self._roster.decisions[container_id] = self._told(
                     decision, told[:TOLD_MAX], look.near

@@ -1,17 +1,18 @@
 """Judges of newcomers: required and preferred rules, held against the containers that are there."""
 
+from ...annotations.annotations import effective
 from ...books.books import Books
 from ...books.ties import is_held, is_tied
 from ...configuration.config import Config
 from ...model.container import Container, ContainerId
 from ...model.request import Request
 from ...rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
+from ..wishes.own_cpus import HIDE_KEY
 from .judgement import Judgement
 from .restriction import Restriction
 from .rule_reading import RuleReading
 from .scene import Scene
 from .uncounted_rules import first_of_each_namespace
-from .whole_cores import whole_core_rule
 
 
 class Judge:
@@ -57,12 +58,21 @@ class Judge:
         return None if found.is_silent else found
 
     def _whole_cores(self, container: Container, request: Request) -> Restriction:
+        """The cpus outside of idle cores, as those that a container must not have."""
         ledger, root = self._books.ledger, self._books.tree.root
         free = ledger.slice(root.id) | ledger.free_isolated[root.id]
         held = ledger.grants.get(container.id)
         own = held.exclusive.mask if held is not None else 0
-        cores = self._books.picker.cores
-        return whole_core_rule(container, request, cores, root.cpus.mask, free | own)
+        idle = self._books.picker.cores.idle_full(root.cpus.mask, free | own)
+        setting = effective(container.pod.annotations, HIDE_KEY, container.name)
+        return Restriction(
+            text=setting.key if setting is not None else HIDE_KEY,
+            owner=container.path,
+            owner_id=container.id,
+            can_break=request.fallback is not None,
+            wanted="idle cores",
+            forbidden=root.cpus.mask & ~idle,
+        )
 
     def is_bound(self, container_id: ContainerId) -> bool:
         """Whether rules of its own, or anti-affinity of others, hold a resident where it is.

@@ -198,12 +198,9 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         """The pools that some required rule keeps the newcomer from."""
         return frozenset[int]().union(*(one.closed_pools for one in self.own))
 
+    @cached_property
     def restrictions(self) -> tuple[Restriction, ...]:
         """Every required rule by itself, those of very many residents together."""
-        return self._restrictions
-
-    @cached_property
-    def _restrictions(self) -> tuple[Restriction, ...]:
         if self._are_of_many:
             return (*self.own, *(barrier.whole for barrier in self.barriers))
         return (*self.own, *(one for barrier in self.barriers for one in barrier.restrictions()))
@@ -212,12 +209,6 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     def _are_of_many(self) -> bool:
         """Whether the rules of others are of so many that nobody is counted by himself."""
         return sum([len(barrier.owners) for barrier in self.barriers]) > OWNERS_MAX
-
-    def told_together(self, cpus: int) -> tuple[Restriction, ...]:
-        """The rules of very many residents, counted as one, that do not hold on these cpus."""
-        if not self._are_of_many:
-            return ()
-        return tuple(barrier.whole for barrier in self.barriers if cpus & barrier.forbidden)
 
     def told_at(self, cpus: int, pool_id: int) -> tuple[Restriction, ...]:
         """Every required rule that does not hold on these cpus, those that block nobody as well.
@@ -258,7 +249,10 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         """The rules that break where the newcomer runs on these cpus, some of them its own."""
         found = [one for one in self.own if one.is_broken_by(cpus, pool_id)]
         # Most rules of others hold: those are not even worded.
-        found += self.told_together(cpus) or self._of_others(self.barriers, cpus)
+        if self._are_of_many:
+            found += [one.whole for one in self.barriers if cpus & one.forbidden]
+        else:
+            found += self._of_others(self.barriers, cpus)
         found += [one for one in self.left_alone(cpus, exclusive) if one not in found]
         return tuple(found)
 

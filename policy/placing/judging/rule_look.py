@@ -60,22 +60,17 @@ class RuleLook:
         return frozenset(found)
 
     def still_broken(
-        self, container_id: ContainerId, texts: Sequence[str]
+        self, container_id: ContainerId, texts: Sequence[str], *, or_lasting: bool = False
     ) -> tuple[Restriction, ...]:
-        """The rules among those that are told by texts that do not hold at present."""
-        judgement = self.judgement(container_id) if texts else None
-        if judgement is None:
-            return ()
-        cpus = self._books.reach(container_id)
-        return judgement.still_told(texts, cpus, self._books.pool_around(container_id))
+        """The rules among those that are told by texts that do not hold at present.
 
-    def lasting(self, container_id: ContainerId, texts: Sequence[str]) -> tuple[Restriction, ...]:
-        """The rules that do not hold at present and are required during execution, or are told."""
-        judgement = self.judgement(container_id)
+        `or_lasting`: and those that are required during execution.
+        """
+        judgement = self.judgement(container_id) if texts or or_lasting else None
         if judgement is None:
             return ()
         cpus, around = self._books.reach(container_id), self._books.pool_around(container_id)
-        return judgement.still_told(texts, cpus, around, or_lasting=True)
+        return judgement.still_told(texts, cpus, around, or_lasting=or_lasting)
 
     def judgement(self, container_id: ContainerId) -> Judgement | None:
         """The judgement about a container's place, without what is only preferred."""

@@ -20,7 +20,6 @@ from ...rules.podaffinity.rule_set import (
     PreferredTerm,
     RequiredTerm,
     SpreadRule,
-    is_lasting,
 )
 from ...rules.podaffinity.standing_rules import StandingRule
 from ...rules.podaffinity.term import Term, are_about_owner
@@ -145,7 +144,7 @@ class RuleReading(Struct):
                     rule.term.text,
                     ABSENT_OF_ALL if is_strict and len(rules) > 1 else ABSENT,
                     forbidden=self._everything,
-                    is_lasting=is_lasting(rule),
+                    is_lasting=rule.is_lasting,
                 )
 
     def _stay_with(
@@ -169,7 +168,7 @@ class RuleReading(Struct):
             forbidden=self._everything & ~allowed,
             choices=choices,
             level=level,
-            is_lasting=is_lasting(rule),
+            is_lasting=rule.is_lasting,
         )
         if is_inside:
             return
@@ -230,7 +229,7 @@ class RuleReading(Struct):
                     ),
                     blockers=matches,
                     level=level,
-                    is_lasting=is_lasting(one),
+                    is_lasting=one.is_lasting,
                 )
 
     def _read_spread(self, rule: SpreadRule, pulls: Pulls) -> None:
@@ -285,7 +284,7 @@ class RuleReading(Struct):
                     one.text,
                     "a pool with these labels",
                     closed_pools=others,
-                    is_lasting=is_lasting(one),
+                    is_lasting=one.is_lasting,
                 )
 
     def _pool_scores(self) -> Sequence[int]:

@@ -1,15 +1,44 @@
 """Texts of unmet rules, which stay as they were told for as long as they say the same."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ...model.container import ContainerId
 from ..lineup import Lineup
 from .restriction import Restriction, named_in, told_once, told_reason, told_rule
 
 _NOT_FREE: Final = ", which was not free"
+
+
+class ToldRules(Struct, frozen=True, kw_only=True):
+    """The texts of unmet rules that containers told, of all that are remembered."""
+
+    texts: Mapping[ContainerId, Sequence[str]] = field(
+        default_factory=dict[ContainerId, Sequence[str]]
+    )
+    cut: Collection[ContainerId] = ()
+    """Containers that told more than is remembered."""
+
+    def go_on(self, rule: Restriction, container_id: ContainerId, *, is_fault: bool) -> bool:
+        """Whether a container tells a broken rule from here on.
+
+        `is_fault`: it is one to be told, if it was not yet. An owner that broke its rule as it came
+        beside one that was there told it alone; of who is not remembered nobody knows who came
+        first.
+        """
+        if rule.is_told(self.texts.get(container_id, ())):
+            return True
+        is_remembered = container_id in self.texts and container_id not in self.cut
+        if is_fault and is_remembered and not rule.is_own:
+            return not rule.is_told(self.texts.get(rule.owner_id, ()))
+        return is_fault
+
+
+NOTHING_TOLD = ToldRules()
 
 
 def with_obstacle(rule: Restriction, lineup: Lineup) -> Restriction:

@@ -8,14 +8,13 @@ from typing import Final
 
 from .breaking_costs import (
     CPU_BITS,
-    FEWEST,
     BreakingCosts,
     BrokenPart,
     Family,
     Nest,
 )
-from .broken_unions import UnionSearch, Whole
-from .narrow_parts import NarrowParts, are_narrow, undivided_level
+from .broken_unions import UnionSearch
+from .narrow_parts import NarrowParts, are_narrow
 from .openings import OpeningSearch
 from .part_ranks import PartRanks
 
@@ -60,8 +59,7 @@ class Breaking:
         )
         families = [costs.families(region) for region in regions]
         self._narrow = self._filled(families)
-        level = undivided_level(families[0], costs, search) if len(families) == 1 else None
-        self._unions = UnionSearch(search, costs, self._ranks, self._narrow, level)
+        self._unions = UnionSearch(search, costs, self._ranks, self._narrow)
 
     @property
     def has_likings(self) -> bool:
@@ -102,11 +100,6 @@ class Breaking:
                 some = [one for one in nest.held if one.may_fit]
                 some += [one.best for one in inner if one.best is not None]
                 nest.best = self._ranks.best(some)
-            if self._has_unions and self._is_one_region:
-                last = [(one.order, one.cpus, one.broken) for one in nest.held]
-                last.extend(part for one in inner for part in one.ends)
-                last.sort()
-                nest.ends = [*last[:FEWEST], last[-1]] if len(last) > FEWEST else last
         return NarrowParts(narrow, costs, self._search, self._ranks, self._part)
 
     def _file(self, part: BrokenPart) -> None:
@@ -175,12 +168,6 @@ class Breaking:
         if not self._has_unions:
             return found
         self._left_to_try -= count
-        if self._is_one_region and self._ranks.are_kept:
-            ends = [*nest.ends, *((one.order, one.cpus, one.broken) for one in nest.pieces)]
-            whole = Whole(cpus, self._broken_on_some(pool_id), ends)
-            is_known, union = self._unions.at_once(pool_id, whole, found)
-            if is_known:
-                return union
         if found is None and self._search.own_cpus.are_too_few(pool_id):
             # No parts together are enough where all are too few.
             return None

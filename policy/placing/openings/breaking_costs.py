@@ -16,8 +16,6 @@ RULE: Final = 1 << 16
 """The cost of a broken rule; of two places that break as many, one breaks fewer of residents."""
 CPU_BITS: Final = 16
 """More than any number of a cpu has."""
-FEWEST: Final = 2
-"""Parts that are together."""
 _ATOMS_MAX: Final = 64
 
 
@@ -60,8 +58,6 @@ class Nest(Struct):
     """The cost of the cheapest of them that may fit."""
     best: BrokenPart | None = None
     """The first of them by cost and rank that may fit, where ranks are the same everywhere."""
-    ends: Sequence[Ordered] = ()
-    """The two of them that are tried together first, and the one that is added last."""
 
 
 class Family(NamedTuple):
@@ -117,7 +113,6 @@ class BreakingCosts:
         self._weak = weak
         self._domains = domains
         self._of_broken: dict[int, _Price] = {}
-        self._of_levels: dict[Level | None, tuple[int, Sequence[tuple[int, int, int]]]] = {}
         self._of_pools = [one for one in weak if one.rule.closed_pools]
         # Rules that ask for one domain, by level, with their places.
         choosing: dict[Level, list[tuple[int, WeakRule]]] = {}
@@ -217,39 +212,6 @@ class BreakingCosts:
                             divided[more] = divided.get(more, 0) | here
                 found = divided
         return found
-
-    def sure(self, cpus: int, broken: int, level: Level | None) -> int:
-        """The least cost of any two parts of some cpus together.
-
-        `broken`: the rules that break on some of them. `level`: one of which each domain is in one
-        part.
-        """
-        cost, others = self._sure_at(level)
-        for place, forbidden, more in others:
-            if cpus & forbidden == cpus and (broken & place or not place):
-                cost += more
-        return cost
-
-    def _sure_at(self, level: Level | None) -> tuple[int, Sequence[tuple[int, int, int]]]:
-        """The cost of two domains of a level, and the other rules.
-
-        Of each the place if it counts only where it is broken, the cpus where it is, its cost.
-        """
-        known = self._of_levels.get(level)
-        if known is None:
-            cost, others = 0, list[tuple[int, int, int]]()
-            for number, (rule, more) in enumerate(self._weak):
-                if rule.choices and rule.level is level:
-                    cost += more
-                else:
-                    others.append((0 if rule.choices else 1 << number, rule.forbidden, more))
-            known = self._of_levels[level] = cost, others
-        return known
-
-    @property
-    def narrowest(self) -> Level | None:
-        """The narrowest level of which rules ask for one domain."""
-        return self._choosing[0][0] if self._choosing else None
 
     def levels_chosen(self, broken: int) -> Iterable[Level]:
         """The levels of which rules ask for one domain where these are broken already."""

@@ -127,7 +127,7 @@ def _breaking_of(
     search: OpeningSearch, tried_together: int
 ) -> tuple[Breaking, BreakingCosts, Sequence[Restriction], frozenset[int]] | None:
     """The parts, what they cost, the rules that must not break, and the pools that these close."""
-    rules = search.judgement.restrictions()
+    rules = search.judgement.restrictions
     firm = [one for one in rules if not one.can_break]
     weak = distinct([one for one in rules if one.can_break])
     if not weak:

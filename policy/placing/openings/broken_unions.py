@@ -4,28 +4,20 @@ A run is the first parts of a region together, and one more of them each time.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
-from ....topology.model.machine import Level
 from ....topology.sets.cpuset import lowest_cpu
-from .breaking_costs import FEWEST, BreakingCosts, BrokenPart, Ordered
+from .breaking_costs import BreakingCosts, BrokenPart
 from .narrow_parts import NarrowParts
 from .openings import OpeningSearch
 from .part_ranks import RANK, PartRanks
 
-
-class Whole(NamedTuple):
-    """All parts of one region in a pool."""
-
-    cpus: int
-    broken: int
-    """The rules that break on some of them."""
-    ends: Sequence[Ordered]
-    """Of those that are not kept as masks the first two, and the last, and maybe more."""
+_FEWEST: Final = 2
+"""Parts that are together."""
 
 
 class BrokenRun(Struct):
@@ -37,36 +29,15 @@ class BrokenRun(Struct):
     broken: Sequence[int]
 
     def head(self, left: int) -> BrokenPart:
-        """The first by rank: the smallest with as many cpus left as the last."""
-        return self._part(self._head(left, 0, len(self.cpus)))
-
-    def heads(self, left: int, liked: Callable[[int], tuple[int, int]]) -> Iterator[BrokenPart]:
-        """The first by rank of those that are liked alike, as they have the same cpus that decide.
-
-        `liked`: see `PartRanks.liked`.
-        """
-        begin, count = 0, len(self.cpus)
-        while begin < count:
-            liking, telling = liked(self.cpus[begin])
-            telling &= left
-            here = self.cpus[begin] & telling
-            end = bisect_right(
-                range(count), False, lo=begin + 1, key=lambda at: self.cpus[at] & telling != here
-            )
-            head = self._part(self._head(left, begin, end))
-            cpus = head.cpus
-            head.rank = -liking, -(cpus & left).bit_count(), cpus & -cpus, cpus
-            yield head
-            begin = end
-
-    def _head(self, left: int, begin: int, end: int) -> int:
-        last = self.cpus[end - 1]
+        """The first by rank, as `left` is: the smallest with as many of these cpus as the last."""
+        last = self.cpus[-1]
         key = (last & left).bit_count(), -lowest_cpu(last)
-        return bisect_left(
-            range(end - 1),
-            key,
-            lo=begin,
-            key=lambda at: ((self.cpus[at] & left).bit_count(), -lowest_cpu(self.cpus[at])),
+        return self._part(
+            bisect_left(
+                range(len(self.cpus) - 1),
+                key,
+                key=lambda at: ((self.cpus[at] & left).bit_count(), -lowest_cpu(self.cpus[at])),
+            )
         )
 
     def parts(self) -> Iterator[BrokenPart]:
@@ -87,14 +58,11 @@ class UnionSearch:
         costs: BreakingCosts,
         ranks: PartRanks,
         narrow: NarrowParts,
-        undivided: Level | None,
     ) -> None:
-        """`undivided`: see `undivided_level`."""
         self._search = search
         self._costs = costs
         self._ranks = ranks
         self._narrow = narrow
-        self._undivided = undivided
 
     def least(
         self, pool_id: int, by_region: Sequence[Sequence[BrokenPart]], found: BrokenPart | None
@@ -117,50 +85,6 @@ class UnionSearch:
                 return best
         return found
 
-    def at_once(
-        self, pool_id: int, whole: Whole, known: BrokenPart | None
-    ) -> tuple[bool, BrokenPart | None]:
-        """Whether the same is told by what is known of the parts of one region as a whole, and it.
-
-        Where ranks are the same in all pools.
-        """
-        cpus, broken, ends = whole
-        search, ranks = self._search, self._ranks
-        if not search.bounds.may_ever_fit(cpus):
-            return True, known
-        narrow, mask = self._narrow, search.tree.masks[pool_id]
-        highest = self._cost(cpus, broken)
-        least = self._costs.sure(cpus, broken, self._undivided)
-        if known is not None and least > known.cost:
-            return True, known
-        if least != highest:
-            first = sorted([*ends, *narrow.first_ones(mask)])[:FEWEST]
-            if len(first) < FEWEST:
-                return True, known
-            (_, one, breaking), (_, other, also) = first
-            least = self._cost(one | other, breaking | also)
-            if known is not None and least > known.cost:
-                # Nothing that is added makes it cheaper.
-                return True, known
-        if highest != least:
-            return False, None
-        _, added, _ = max([*ends, *narrow.last(mask)])
-        if not added & (cpus & ranks.free | cpus & -cpus):
-            return False, None
-        # All unions cost the same, and the last alone has all that is left.
-        last = BrokenPart(0, cpus, broken, least, lowest_cpu(cpus))
-        if ranks.left is None or (known is not None and least == known.cost):
-            last.rank = ranks.rank(pool_id, cpus)
-            if ranks.left is None and -last.rank[0] < ranks.highest(cpus):
-                return False, None
-            if known is not None and least == known.cost:
-                last = ranks.best_of_equals(pool_id, [last, known])
-            if last is known:
-                return True, known
-        if search.fits(pool_id, cpus):
-            return True, last
-        return search.grows_by_more, known
-
     def _runs(
         self, parts: Sequence[BrokenPart], pool: int, known: BrokenPart | None
     ) -> Iterator[BrokenRun]:
@@ -171,7 +95,7 @@ class UnionSearch:
         """
         ordered = [(one.order, one.cpus, one.broken) for one in parts]
         ordered += self._narrow.ordered(pool)
-        if len(ordered) < FEWEST:
+        if len(ordered) < _FEWEST:
             return
         most = None if known is None else known.cost
         ordered.sort()
@@ -215,24 +139,9 @@ class UnionSearch:
             # Of those that have as much left one fits as well as another.
             if best is None or grows_by_more or best in known or self._ranks.fits(pool_id, best):
                 return best
-        if self._search.request.exclusive and self._ranks.are_kept:
-            first = [one for run in runs for one in self._most_liked(pool_id, run)]
-            if first:
-                best = self._ranks.best_of_equals(pool_id, [*first, *known])
-                if best in known or self._ranks.fits(pool_id, best):
-                    return best
         return self._ranks.first_of_equals(
             pool_id, [*(one for run in runs for one in run.parts()), *known]
         )
-
-    def _most_liked(self, pool_id: int, run: BrokenRun) -> Iterable[BrokenPart]:
-        """The parts of a run one of which is the first of it by rank."""
-        # As much is left of it as of any, so it is liked as much as the last.
-        head = run.head(self._ranks.free)
-        head.rank = self._ranks.rank(pool_id, head.cpus)
-        if -head.rank[0] >= self._ranks.highest(run.cpus[-1]):
-            return (head,)
-        return run.heads(self._ranks.free, self._ranks.liked)
 
     def _cost(self, cpus: int, broken: int) -> int:
         return self._costs.cost(cpus, broken)

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, reduce
 from typing import Final
 
-from ....topology.model.machine import Level
 from ....topology.sets.cpuset import iter_bits, lowest_cpu
-from .breaking_costs import CPU_BITS, FEWEST, BreakingCosts, BrokenPart, Family, Ordered
+from .breaking_costs import CPU_BITS, BreakingCosts, BrokenPart, Family, Ordered
 from .openings import OpeningSearch
 from .part_ranks import PartRanks
 
@@ -47,11 +46,9 @@ class NarrowParts:
         self._may_fit = 0
         self._by_rule: dict[int, int] = {}
         """By rule, as a mask, those on which it breaks."""
-        # The same parts by three questions: what they cost, how many of their cpus are left, and
-        # how many rules break there.
+        # The same parts by two questions: what they cost, and how many of their cpus are left.
         by_cost: dict[int, int] = {}
         by_left: dict[int, int] = {}
-        by_broken: dict[int, int] = {}
         for some, family in self._families:
             roomy = some & search.bounds.may_fit_domains(family.level)
             self._may_fit |= roomy
@@ -60,13 +57,10 @@ class NarrowParts:
             for left, here in enumerate(domains.by_count(family.level, ranks.free)):
                 if here & roomy:
                     by_left[left] = by_left.get(left, 0) | here & roomy
-            count = family.broken.bit_count()
-            by_broken[count] = by_broken.get(count, 0) | some
             for number in iter_bits(family.broken):
                 self._by_rule[1 << number] = self._by_rule.get(1 << number, 0) | some
         self._by_cost = sorted(by_cost.items())
         self._by_left = sorted(by_left.items(), reverse=True)
-        self._by_broken = sorted(by_broken.items())
 
     @cached_property
     def _family_of(self) -> Mapping[int, Family]:
@@ -91,25 +85,6 @@ class NarrowParts:
             holders, first = self._domains.holders(level), broken.bit_count() << CPU_BITS
             found += [(first | one, holders[one], broken) for one in iter_bits(some & pool)]
         return found
-
-    def first_ones(self, pool: int) -> list[Ordered]:
-        """The two in a pool that are tried together first."""
-        found: list[Ordered] = []
-        for _, some in self._by_broken:
-            here = some & pool
-            while here:
-                found.append(self._ordered(lowest_cpu(here)))
-                if len(found) == FEWEST:
-                    return found
-                here &= here - 1
-        return found
-
-    def last(self, pool: int) -> Iterable[Ordered]:
-        """The one in a pool that is added last, if it has any."""
-        for _, some in reversed(self._by_broken):
-            if here := some & pool:
-                return (self._ordered(here.bit_length() - 1),)
-        return ()
 
     def _ordered(self, lowest: int) -> Ordered:
         family = self._family_of[lowest]
@@ -188,19 +163,6 @@ def are_narrow(
     if not domains.are_inside(level, _leaves(search)):
         return False
     return ranks.left is not None or pulls.rank_by_cpu(level, is_rough=count > _MANY)
-
-
-def undivided_level(
-    families: Sequence[Family], costs: BreakingCosts, search: OpeningSearch
-) -> Level | None:
-    """The narrowest level of which rules ask for one domain, if each is in one part and pool."""
-    domains, level = search.judgement.domains, costs.narrowest
-    if level is None or not domains.are_inside(level, _leaves(search)):
-        return None
-    for cpus, _, other in families:
-        if not domains.nest(level, other) or domains.covering(level, cpus) != cpus:
-            return None
-    return level
 
 
 def _leaves(search: OpeningSearch) -> tuple[int, ...]:

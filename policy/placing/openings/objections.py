@@ -85,7 +85,7 @@ class ObjectionWording(Struct, frozen=True, kw_only=True):
             own=self.judged, barriers=self.barriers, pulls=Pulls(domains), domains=domains
         )
         # Its own ones are among all of them.
-        rules = {one.name: one for one in (*self.own, *judgement.restrictions())}
+        rules = {one.name: one for one in (*self.own, *judgement.restrictions)}
         kinds = by_kind(rules.values())
         name = "; ".join([kind_name(one) for one in islice(kinds, 2)])
         # Some of these are others', or all of them are too few.
@@ -99,7 +99,7 @@ def unnamed_rules(judgement: Judgement, tree: PoolTree, reason: str) -> str:
     A pool that lacks cpus anyway is dropped for that: where all do, no rule is named.
     """
     usable = _usable(tree.root)
-    rules = [one for one in judgement.restrictions() if _keeps_from_some(one, usable)]
+    rules = [one for one in judgement.restrictions if _keeps_from_some(one, usable)]
     kinds = by_kind(rules)
     looked_at = kinds[:_READ_MAX]
     unnamed = [one for some in looked_at for one in _unnamed(some, reason)]

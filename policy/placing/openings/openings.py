@@ -220,7 +220,7 @@ class OpeningSearch:
         cpus = region & self._left(pool_id)
         if not cpus & pulls.reach:
             return 0
-        return pulls.best_score(cpus, count)[0] if count else pulls.score(cpus)
+        return pulls.best_score(cpus, count) if count else pulls.score(cpus)
 
     def free(self, pool_id: int, region: int) -> int:
         """The number of cpus of a region that are left."""

@@ -41,17 +41,8 @@ class PartRanks:
         left, pulls, count = cpus & self.free, search.judgement.pulls, search.request.exclusive
         liking = 0
         if pulls:
-            liking = pulls.best_score(left, count)[0] if count else pulls.score(left)
+            liking = pulls.best_score(left, count) if count else pulls.score(left)
         return -liking, -left.bit_count(), cpus & -cpus, cpus
-
-    def liked(self, cpus: int) -> tuple[int, int]:
-        """The liking of some cpus, and those, of these or others, that alone decide it."""
-        search = self._search
-        return search.judgement.pulls.best_score(cpus & self.free, search.request.exclusive)
-
-    def highest(self, cpus: int) -> int:
-        """The liking that no part of some cpus exceeds."""
-        return self._search.judgement.pulls.highest(cpus & self.free)
 
     def best(self, parts: Sequence[BrokenPart]) -> BrokenPart | None:
         """The first part by cost and rank, where ranks are the same everywhere."""

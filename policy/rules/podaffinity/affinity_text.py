@@ -11,7 +11,6 @@ from ...configuration.affinity_fields import REQUIREMENTS_MAX, RULES_MAX
 from ...text.errors import Problem
 from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
 from ...text.yaml_text import parse_text
-from .execution import REQUIRED_FIELDS
 from .label_selector import LabelSelector
 from .pool_term import PoolPreference, PoolRequirement
 from .pool_text import parse_pool_preference, parse_pool_requirement
@@ -23,6 +22,11 @@ from .written_rules import NO_WRITTEN_RULES, Written, WrittenRules
 
 MAX_FAULTS: Final = 16
 """To find what an author meant takes longer than to read what is right."""
+REQUIRED_FIELDS: Final = {
+    "requiredDuringSchedulingIgnoredDuringExecution": False,
+    "requiredDuringSchedulingRequiredDuringExecution": True,
+}
+"""Fields of Kubernetes' schema that hold required rules, and whether during execution, too."""
 PREFERRED_FIELD: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 AFFINITY_FIELDS: Final = ("podAffinity", "podAntiAffinity", "poolAffinity", "topologySpread")
 _LIST_FIELDS: Final = (*REQUIRED_FIELDS, PREFERRED_FIELD)
@@ -111,7 +115,7 @@ class _Reader:
                     else:
                         written = self._term(item, item, kind)
                         rule = RequiredTerm(
-                            term=written.rule, is_anti=is_anti, execution=REQUIRED_FIELDS[field]
+                            term=written.rule, is_anti=is_anti, is_lasting=REQUIRED_FIELDS[field]
                         )
                         self._required.append(Written(rule, written.label_keys))
                         self._review(written.rule.selector, item)
@@ -152,8 +156,9 @@ class _Reader:
 
     def _read_pool_requirement(self, node: TextNode, field: str) -> None:
         self._charge(node)
-        execution = REQUIRED_FIELDS[field]
-        requirement = parse_pool_requirement(node, field, execution, self._source(node))
+        requirement = parse_pool_requirement(
+            node, field, self._source(node), is_lasting=REQUIRED_FIELDS[field]
+        )
         self._charge_requirements(node, sum(len(term.expressions) for term in requirement.terms))
         self._pool_required.append(requirement)
         if not all(term.expressions for term in requirement.terms):
@@ -213,13 +218,10 @@ class _Reader:
 
     def _review(self, selector: LabelSelector | None, node: TextNode) -> None:
         if selector is None:
-            self._advise_null(node)
+            fix = "write labelSelector: {} to mean all containers"
+            self._advise(node, "a rule without labelSelector is about nobody", fix)
         for what, fix in pseudo_label_slips(selector) if self._advised < MAX_FAULTS else ():
             self._advise(node, what, fix)
-
-    def _advise_null(self, node: TextNode) -> None:
-        fix = "write labelSelector: {} to mean all containers"
-        self._advise(node, "a rule without labelSelector is about nobody", fix)
 
     def _advise(self, node: TextNode, what: str, fix: str) -> None:
         self._advised += 1

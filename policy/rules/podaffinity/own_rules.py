@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotation_keys import RULE_KEYS
@@ -14,10 +14,8 @@ from ...text.errors import Problem
 from ...text.suggestion import suggestion
 from ...text.text_cache import TextCache
 from .affinity_text import parse_affinity_text
-from .pool_term import PoolRequirement
 from .pool_text import parse_pool_selector
-from .rule_set import PlacementRules
-from .written_rules import WrittenRules
+from .written_rules import NO_WRITTEN_RULES, WrittenRules
 
 AFFINITY_KEY, POOL_SELECTOR_KEY, POOL_NAME_KEY, ON_UNSATISFIABLE_KEY = RULE_KEYS
 
@@ -25,10 +23,11 @@ _parse: Final = TextCache(parse_affinity_text)
 
 
 class OwnRules(Struct, frozen=True, kw_only=True):
-    """Rules in a container's annotations, each by its own key."""
+    """Rules in a container's annotations: those of a text, and beside them what has its own key."""
 
     written: WrittenRules
-    rules: PlacementRules
+    pool_name: str | None
+    on_unsatisfiable: OnUnsatisfiable
     problems: tuple[Problem, ...]
     where: str
     """The affinity annotation, for people."""
@@ -38,16 +37,16 @@ def own_rules(annotations: Annotations, container: Container, default: OnUnsatis
     """The rules in the annotations of a container's pod; `default` is the configuration's fate."""
     problems: list[Problem] = []
     settings = {key: annotations.effective(key, container.name) for key in RULE_KEYS}
-    written = WrittenRules()
+    written = NO_WRITTEN_RULES
     affinity = settings[AFFINITY_KEY]
     if affinity is not None:
         written = _parse(affinity.value, affinity.key)
         problems += [_of(one, affinity, container) for one in written.problems]
-    pool_required: tuple[PoolRequirement, ...] = ()
     selector = settings[POOL_SELECTOR_KEY]
     if selector is not None:
         try:
-            pool_required = (parse_pool_selector(selector.value, selector.key),)
+            pool = parse_pool_selector(selector.value, selector.key)
+            written = structs.replace(written, pool_required=(*written.pool_required, pool))
         except ValueError as error:
             problems.append(_fault(error, selector, container))
     name = settings[POOL_NAME_KEY]
@@ -64,19 +63,18 @@ def own_rules(annotations: Annotations, container: Container, default: OnUnsatis
             what = f"{quoted(wanted.value)} is not accepted"
             fix = suggestion(wanted.value, [one.value for one in OnUnsatisfiable])
             problems.append(_fault(ValueError(what, fix), wanted, container))
-    rules = PlacementRules(
-        pool_required=pool_required, pool_name=pool_name or None, on_unsatisfiable=fate
+    return OwnRules(
+        written=written,
+        pool_name=pool_name or None,
+        on_unsatisfiable=fate,
+        problems=tuple(problems),
+        where="" if affinity is None else _where(affinity, container),
     )
-    where = "" if affinity is None else _where(affinity, container)
-    return OwnRules(written=written, rules=rules, problems=tuple(problems), where=where)
 
 
 def selected_namespace_labels(container: Container) -> frozenset[str]:
     """The labels of namespaces that the affinity annotation of a container asks for."""
-    setting = read_annotations(container.pod.annotations).effective(AFFINITY_KEY, container.name)
-    if setting is None:
-        return frozenset()
-    written = _parse(setting.value, setting.key)
+    written = _written(container)
     terms = [one.rule.term for one in written.required]
     terms += [one.rule.term for one in written.preferred]
     scopes = (term.namespaces.selector for term in terms)
@@ -85,14 +83,16 @@ def selected_namespace_labels(container: Container) -> frozenset[str]:
 
 def has_label_keys(container: Container) -> bool:
     """Whether labels of its own complete a rule in the affinity annotation of a container."""
-    setting = read_annotations(container.pod.annotations).effective(AFFINITY_KEY, container.name)
-    if setting is None:
-        return False
-    written = _parse(setting.value, setting.key)
+    written = _written(container)
     keys = [one.label_keys for one in written.required]
     keys += [one.label_keys for one in written.preferred]
     keys += [one.label_keys for one in written.spread]
     return any(keys)
+
+
+def _written(container: Container) -> WrittenRules:
+    setting = read_annotations(container.pod.annotations).effective(AFFINITY_KEY, container.name)
+    return NO_WRITTEN_RULES if setting is None else _parse(setting.value, setting.key)
 
 
 def _where(setting: Setting, container: Container) -> str:

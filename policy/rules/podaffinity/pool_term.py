@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from ...model.selector_operator import PoolOperator, parse_int64
-from .execution import Execution
 
 
 class PoolExpression(Struct, frozen=True):
@@ -75,7 +74,8 @@ class PoolRequirement:
     """Terms of which at least one must match the pool."""
 
     terms: tuple[PoolTerm, ...]
-    execution: Execution = Execution.IGNORED
+    is_lasting: bool = False
+    """Whether it is required during execution."""
     text: str = ""
     """The requirement for people, and where it is written."""
     source: str = field(default="", compare=False)

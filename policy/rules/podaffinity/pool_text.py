@@ -4,14 +4,13 @@ from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import RULES_MAX
 from ...model.selector_operator import PoolOperator
 from ...text.yaml_nodes import TextError, TextNode
-from .execution import Execution
 from .pool_term import PoolExpression, PoolPreference, PoolRequirement, PoolTerm
 from .selector_text import parse_expression_fields
 from .written_fields import WrittenFields, is_absent
 
 
 def parse_pool_requirement(
-    node: TextNode, field: str, execution: Execution, source: str
+    node: TextNode, field: str, source: str, *, is_lasting: bool
 ) -> PoolRequirement:
     """The requirement that a node spells; its terms may be empty. Raises `TextError`."""
     fields = WrittenFields(node, f"{field!r}", ("nodeSelectorTerms",))
@@ -24,7 +23,7 @@ def parse_pool_requirement(
         raise TextError.at(items[RULES_MAX], what, f"write at most {RULES_MAX}")
     terms = tuple(_parse_pool_term(item, "a term") for item in items)
     text = f"a pool with {' or '.join(map(str, terms))} ({source})"
-    return PoolRequirement(terms=terms, execution=execution, text=text, source=source)
+    return PoolRequirement(terms=terms, is_lasting=is_lasting, text=text, source=source)
 
 
 def parse_pool_preference(fields: WrittenFields, weight: int, source: str) -> PoolPreference:

@@ -9,7 +9,6 @@ from msgspec import Struct
 from ....topology.model.machine import Level
 from ...configuration.config import OnUnsatisfiable
 from ...model.container import Container
-from .execution import Execution
 from .label_selector import LabelSelector
 from .pool_term import PoolPreference, PoolRequirement
 from .term import Term, container_labels, is_same_instance
@@ -20,7 +19,8 @@ class RequiredTerm(Struct, frozen=True, kw_only=True):
 
     term: Term
     is_anti: bool = False
-    execution: Execution = Execution.IGNORED
+    is_lasting: bool = False
+    """Whether it is required during execution: its owner is placed anew when it stops holding."""
 
 
 class PreferredTerm(Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class PlacementRules(Struct, frozen=True, kw_only=True, dict=True):
     def are_lasting(self) -> bool:
         """Whether some of them are required during execution."""
         rules: tuple[RequiredTerm | PoolRequirement, ...] = (*self.required, *self.pool_required)
-        return any(map(is_lasting, rules))
+        return any([one.is_lasting for one in rules])
 
     @cached_property
     def tie_it(self) -> bool:
@@ -115,11 +115,6 @@ def is_firm(rule: RequiredTerm | PreferredTerm, rules: PlacementRules) -> bool:
     """Whether a rule of these keeps newcomers away and never gives way."""
     gives_way = rules.on_unsatisfiable is OnUnsatisfiable.DEGRADE
     return not gives_way and isinstance(rule, RequiredTerm) and rule.is_anti
-
-
-def is_lasting(rule: RequiredTerm | PoolRequirement) -> bool:
-    """Whether a rule is required during execution."""
-    return rule.execution is Execution.REQUIRED
 
 
 NO_PLACEMENT_RULES: Final = PlacementRules()

@@ -48,20 +48,13 @@ def placement_rules(
     for one in added:
         problems += [replace(fault, container=container.name) for fault in one.rules.problems]
     texts = (*(one.rules for one in added), own.written)
-    if not any(map(bool, texts)) and not own.rules:
+    if not any(map(bool, texts)) and own.pool_name is None:
         return NO_PLACEMENT_RULES, tuple(problems)
     binding = _Binding(container, configured, config, own.where)
     bound = binding.bind(texts)
     problems += binding.problems
-    return (
-        structs.replace(
-            bound,
-            pool_required=(*bound.pool_required, *own.rules.pool_required),
-            pool_name=own.rules.pool_name,
-            on_unsatisfiable=own.rules.on_unsatisfiable,
-        ),
-        tuple(problems),
-    )
+    bound = structs.replace(bound, pool_name=own.pool_name, on_unsatisfiable=own.on_unsatisfiable)
+    return bound, tuple(problems)
 
 
 def are_labels_heeded(pod: Pod, config: Config) -> bool:

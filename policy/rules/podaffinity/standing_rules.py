@@ -61,7 +61,6 @@ class StandingRule(Struct):
 
 
 _Key = tuple[str, str, str | None]
-_Index = dict[_Key, dict[_GroupName, StandingRule]]
 
 
 class StandingRules:
@@ -74,7 +73,7 @@ class StandingRules:
         self._groups: dict[_GroupName, StandingRule] = {}
         # A name is as long as its rule: it is looked up as seldom as can be.
         self._groups_of: dict[ContainerId, tuple[tuple[_GroupName, StandingRule], ...]] = {}
-        self._index: _Index = {}
+        self._index: dict[_Key, dict[_GroupName, StandingRule]] = {}
         """By index keys."""
         # How many keys of the index are about a label: terms ask for few of a container's labels.
         self._labels: dict[str, int] = {}
@@ -92,8 +91,6 @@ class StandingRules:
         """Their required spread rules."""
         self._requiring: dict[_GroupName, StandingRule] = {}
         """Rules that require another container."""
-        self._requiring_index: _Index = {}
-        """And by index keys."""
         # The containers with rules, by what the instances of one have in common.
         self._instances: dict[RestartKey, dict[ContainerId, None]] = {}
         self._matching: dict[ContainerId, tuple[Container, Sequence[StandingRule]]] = {}
@@ -170,7 +167,7 @@ class StandingRules:
         if not has_firm and any([self._sizes.get(one, 0) >= LOOKED_AT_MAX for one in sizes]):
             return None
         group = self._groups[name] = StandingRule(name[0])
-        if _requires_somebody(name[0]):
+        if isinstance(group.rule, RequiredTerm) and not group.rule.is_anti:
             self._requiring[name] = group
         for one in sizes:
             key = one[0]
@@ -178,8 +175,6 @@ class StandingRules:
                 self._index[key] = {}
                 self._labels[key.label] = self._labels.get(key.label, 0) + 1
             self._index[key][name] = group
-            if name in self._requiring:
-                self._requiring_index.setdefault(key, {})[name] = group
             self._sizes[one] = self._sizes.get(one, 0) + 1
         return group
 
@@ -212,12 +207,11 @@ class StandingRules:
             if group.owners:
                 continue
             del self._groups[name]
-            is_requiring = self._requiring.pop(name, None) is not None
+            self._requiring.pop(name, None)
             for key in name[0].term.index_keys(owner):
-                if is_requiring:
-                    _drop(self._requiring_index, key, name)
-                _drop(self._index, key, name)
-                if key not in self._index:
+                del self._index[key][name]
+                if not self._index[key]:
+                    del self._index[key]
                     self._labels[key.label] -= 1
                     if not self._labels[key.label]:
                         del self._labels[key.label]
@@ -270,9 +264,7 @@ class StandingRules:
         if container.id in self._matching:
             return any(one.is_required_anti for one in self.matching(container))
         labels = container_labels(container)
-        instances, own = self._instances.get(restart_key(container), ()), 0
-        for one in instances:
-            own |= self._bits[one]
+        own = self.crowd(self._instances.get(restart_key(container), ()))
         return any(
             group.is_required_anti
             and group.crowd & ~own
@@ -289,8 +281,10 @@ class StandingRules:
         names = self._labels.keys()
         keys = [sought_keys(one, container_labels(one), names) for one in containers]
         for key in dict.fromkeys(one for some in keys for one in some):
-            found.update(self._requiring_index.get(key, {}))
-        return found.values()
+            found.update(self._index.get(key, {}))
+        # Most keep apart or prefer: those cost no call.
+        rules = [(one.rule, one) for one in found.values()]
+        return [one for rule, one in rules if isinstance(rule, RequiredTerm) and not rule.is_anti]
 
     def matching(self, newcomer: Container) -> Sequence[StandingRule]:
         """The rules that are about a container, each with its owners but for itself."""
@@ -350,20 +344,8 @@ class StandingRules:
         return found
 
 
-def _drop(index: _Index, key: _Key, name: _GroupName) -> None:
-    """Take a rule out of an index, and a key out of it that nothing is left of."""
-    found = index[key]
-    del found[name]
-    if not found:
-        del index[key]
-
-
 def _terms(rules: PlacementRules) -> Iterable[_Rule]:
     return (*rules.required, *rules.preferred)
-
-
-def _requires_somebody(rule: _Rule) -> bool:
-    return isinstance(rule, RequiredTerm) and not rule.is_anti
 
 
 def _group_name(owner: Container, rule: _Rule) -> _GroupName:

@@ -145,9 +145,10 @@ def _parse_level(fields: WrittenFields) -> Level:
 
 
 def _parse_label_keys(fields: WrittenFields, selector: LabelSelector | None) -> LabelKeys:
+    is_spread = fields.what.endswith("Spread")
     keys = LabelKeys(
         tuple(dict.fromkeys(fields.words("matchLabelKeys"))),
-        () if fields.what.endswith("Spread") else _mismatch_keys(fields),
+        () if is_spread else tuple(dict.fromkeys(fields.words("mismatchLabelKeys"))),
     )
     if not keys:
         return keys
@@ -164,10 +165,6 @@ def _parse_label_keys(fields: WrittenFields, selector: LabelSelector | None) -> 
             what = f"{quoted(key)} is in matchLabelKeys and in mismatchLabelKeys"
             raise TextError.at(place, what, "leave it out of one of them")
     return keys
-
-
-def _mismatch_keys(fields: WrittenFields) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(fields.words("mismatchLabelKeys")))
 
 
 def _parse_scope(fields: WrittenFields, selector: LabelSelector | None, keys: LabelKeys) -> bool:

@@ -302,9 +302,11 @@ def test_the_smallest_pool_that_holds_cpus() -> None:
         pytest.param("socket:2 numa:3 core:1 isolated:1", id="NUMA nodes of one core"),
     ],
 )
-def test_the_pool_that_holds_cpus_is_found_from_below_as_from_above(spec: str) -> None:
+def test_the_pool_that_holds_cpus_is_the_narrowest_of_those_that_do(spec: str) -> None:
     tree, chance = tree_of(machine_from_spec(spec)), random.Random(1)
+    assert tree.smallest_holding(CpuSet()) is tree.pools[0]
     numbers = range(len(tree.root.cpus))
     for count in (1, 1, 2, 2, 3, 4, len(numbers)) * 20:
         cpus = CpuSet.collect(chance.sample(numbers, min(count, len(numbers))))
-        assert tree.holding(cpus.mask) == tree.smallest_holding(cpus).id
+        narrowest = max((one for one in tree.pools if cpus <= one.cpus), key=lambda one: one.depth)
+        assert tree.holding(cpus.mask) == tree.smallest_holding(cpus).id == narrowest.id

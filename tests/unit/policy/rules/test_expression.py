@@ -1,7 +1,7 @@
 import pytest
 
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
-from pinfold.policy.rules.container_facts import FIELDS, Subkey, facts, parse_key
+from pinfold.policy.rules.container_facts import FIELDS, ContainerFacts, Subkey, facts, parse_key
 from pinfold.policy.rules.expression import Expression, condition, evaluate, parse_expression
 from pinfold.policy.rules.operators import OPERATORS, Arity, meant_operator
 from pinfold.policy.text.glob import MAX_LENGTH, GlobError, compile_glob
@@ -62,7 +62,7 @@ def parse(text: str) -> Expression:
     ],
 )
 def test_the_value_of_a_key(key: str, value: str | None) -> None:
-    assert parse_key(key).value(CONTAINER) == value
+    assert parse_key(key).value_of(ContainerFacts(CONTAINER)) == value
 
 
 def test_facts_are_the_values_of_all_single_keys() -> None:

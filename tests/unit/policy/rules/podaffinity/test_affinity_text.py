@@ -7,7 +7,6 @@ from pinfold.policy.configuration.config import Config, OnUnsatisfiable
 from pinfold.policy.rules.podaffinity.affinity_text import (
     MAX_FAULTS,
 )
-from pinfold.policy.rules.podaffinity.execution import Execution
 from pinfold.policy.rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.topology.model.machine import Level
@@ -51,16 +50,8 @@ def test_an_annotation_is_read_into_rules() -> None:
     _, rules, problems = rules_of(EXAMPLE)
     assert problems == ()
     near, apart = rules.required
-    assert (near.is_anti, near.term.level, near.execution) == (
-        False,
-        Level.NUMA,
-        Execution.IGNORED,
-    )
-    assert (apart.is_anti, apart.term.level, apart.execution) == (
-        True,
-        Level.L3,
-        Execution.REQUIRED,
-    )
+    assert (near.is_anti, near.term.level, near.is_lasting) == (False, Level.NUMA, False)
+    assert (apart.is_anti, apart.term.level, apart.is_lasting) == (True, Level.L3, True)
     assert [(one.weight, one.term.level) for one in rules.preferred] == [
         (50, Level.SOCKET),
         (-20, Level.CORE),
