@@ -3,7 +3,7 @@
 /proc/cmdline and addresses of network cards are left out: snapshots are sent to other people.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from ..model.machine import Machine
@@ -43,8 +43,10 @@ _ACCESS_FILES: Final = ("read_bandwidth", "read_latency", "write_bandwidth", "wr
 class Recorder:
     """A tree that remembers what it was asked for and what it answered."""
 
-    def __init__(self, tree: SysfsTree) -> None:
+    def __init__(self, tree: SysfsTree, rest: Callable[[], object] = lambda: None) -> None:
+        """`rest`: called before each look at the tree; may take its time."""
         self._tree = tree
+        self._rest = rest
         self._files: dict[str, str] = {}
         self._missing: set[str] = set()
         self._names: dict[str, list[str]] = {}
@@ -58,6 +60,7 @@ class Recorder:
     def read(self, path: str) -> str | None:
         """The text of a file; the same at every call, though files like meminfo change."""
         if path not in self._files and path not in self._missing:
+            self._rest()
             text = self._tree.read(path)
             if text is None:
                 self._missing.add(path)
@@ -77,11 +80,13 @@ class Recorder:
     def names(self, path: str) -> list[str]:
         """The sorted names in a directory."""
         if path not in self._names:
+            self._rest()
             self._names[path] = self._tree.names(path)
         return self._names[path]
 
     def resolve(self, path: str) -> str | None:
         """The path with all links followed."""
+        self._rest()
         target = self._tree.resolve(path)
         if target is not None and target != path:
             self._links[path] = target
@@ -119,12 +124,15 @@ class Recorder:
         return path
 
 
-def capture(tree: SysfsTree) -> tuple[Machine, SysfsSnapshot]:
+def capture(
+    tree: SysfsTree, rest: Callable[[], object] = lambda: None
+) -> tuple[Machine, SysfsSnapshot]:
     """The machine a tree shows, and the snapshot in which discovery finds that very machine.
 
     What hardware was asked for is kept as a file; a warning that it could not be read is not.
+    `rest`: as for `Recorder`.
     """
-    recorder = Recorder(tree)
+    recorder = Recorder(tree, rest)
     machine = discover(recorder)
     if is_live(tree):
         machine = ask_hardware(machine)
