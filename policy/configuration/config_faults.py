@@ -29,9 +29,8 @@ from .class_faults import (
     scheduling_class_faults,
 )
 from .config import Amounts, Config, MetricsExporter
-from .endpoint import parse_endpoint
+from .endpoint import collector_address, is_traced, parse_endpoint
 from .shape import Fault, name_advice, range_faults
-from .trace_collector import collector_address, is_traced
 
 
 def find_faults(config: Config) -> list[Fault]:
