@@ -15,13 +15,12 @@ from ..model.grant import Grant, Refusal
 from ..model.kubelet_resources import as_told
 from ..text.errors import Problem
 from ..tuning.scheduling import scheduling_values
-from .container_result import container_result
 from .creation import NodeMemory, created_container, created_pod, resized
 from .expressions.evaluator_tables import Value
 from .laws.law_watch import LawWatch
 from .policy_run import PolicyRun
 from .present import Present
-from .result import ContainerResult, ScenarioResult
+from .result import ContainerResult, ScenarioResult, container_result
 from .running_node import RunningNode, node_diff
 from .scenario_facts import MachineNames, settled
 from .scenario_file import Topology
