@@ -17,7 +17,7 @@ from ..text.errors import Problem
 from ..tuning.scheduling import scheduling_values
 from .creation import NodeMemory, created_container, created_pod, resized
 from .expressions.evaluator_tables import Value
-from .laws.law_watch import LawWatch
+from .law_watch import LawWatch
 from .policy_run import PolicyRun
 from .present import Present
 from .result import ContainerResult, ScenarioResult, container_result
