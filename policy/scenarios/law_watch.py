@@ -153,8 +153,8 @@ class LawWatch:
         self, cpu: int, owners: Sequence[ContainerId], held: PresentHoldings
     ) -> Iterator[str]:
         """Each owner of a cpu with the last one before that must not have it as well."""
-        for count, other in enumerate(owners):
-            for one in reversed(owners[:count]):
+        for place, other in enumerate(owners):
+            for one in reversed(owners[:place]):
                 # A slice of a pen is exclusive to both.
                 if _pen_of(one, held) != other and _pen_of(other, held) != one:
                     both = f"{self._path(one)} and {self._path(other)}"
