@@ -17,7 +17,7 @@ from pinfold.cmd.control.following.decision_feed import (
     DecisionFeed,
     DecisionFollower,
 )
-from pinfold.cmd.control.stream_places import STREAMS_MAX
+from pinfold.cmd.control.service_handlers import STREAMS_MAX
 from pinfold.cmd.pinfold import main
 from pinfold.nri.dispatch.report import Released
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
