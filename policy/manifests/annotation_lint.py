@@ -18,8 +18,7 @@ from ..rules.affinity import parse_affinity
 from ..text.errors import Problem
 from ..text.suggestion import nearest
 from ..text.yaml_fields import Field, FieldError
-from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
-from ..text.yaml_scalars import STRING, kind_of
+from ..text.yaml_nodes import STRING, TextError, TextList, TextMap, TextNode, TextScalar, kind_of
 from ..text.yaml_text import Limits, parse_documents
 from .container_mentions import mentions
 from .misplaced_fields import misplaced_fields
