@@ -55,8 +55,7 @@ class SlowAnswers:
 
         Raises `ControlRequestError`, `TimeoutError`.
         """
-        from ...topology.made.machine_capture import capture
-        from ...topology.made.snapshot import SUFFIXES, pack
+        from ...topology.made.snapshot import SUFFIXES, capture, pack
 
         if self._root is None:
             raise ControlRequestError(
