@@ -22,10 +22,9 @@ from .policy_run import PolicyRun
 from .present import Present
 from .result import ContainerResult, ScenarioResult, container_result
 from .running_node import RunningNode, node_diff
-from .scenario_facts import MachineNames, settled
+from .scenario_facts import MachineNames, not_simulated, settled
 from .scenario_file import Topology
 from .simulated_runtime import Running, Runtime, keys_of
-from .speed_select_facts import not_simulated
 from .step import (
     AddContainer,
     CreatePod,
