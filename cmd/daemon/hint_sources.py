@@ -1,4 +1,4 @@
-"""The sources of topology hints on the machine the daemon runs on."""
+"""The sources of topology hints on the machine the daemon runs on, and paths of its host."""
 
 import os
 import stat

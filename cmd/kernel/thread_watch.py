@@ -1,4 +1,4 @@
-"""Threads of containers that are bound to fewer cpus than these have: their affinities, and a watch.
+"""Threads that are bound to fewer cpus than their container has: affinities, and a watch of them.
 
 Whoever may, the program itself included, can bind a thread to some of its container's cpus; a
 change of the container's cpuset undoes that, and nobody is told.

@@ -1,4 +1,7 @@
-"""Gauges in the form that Prometheus reads. Only for who serves them: its library is loaded."""
+"""Gauges and metrics of this process in the form that Prometheus reads.
+
+Only for who serves them: its library is loaded.
+"""
 
 import os
 import platform

@@ -1,4 +1,7 @@
-"""The place of the proxy's own socket: who may write there, and whether somebody listens."""
+"""The link of a CRI proxy: where it serves, the runtime's socket, and the reading back.
+
+Who may write at that place, and whether somebody listens there. Without gRPC, which takes long.
+"""
 
 import contextlib
 import errno

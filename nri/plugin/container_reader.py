@@ -1,4 +1,7 @@
-"""Containers of the runtime's messages, converted, with the hints of what they are near."""
+"""Containers of the runtime's messages, converted, with the hints of what they are near.
+
+Pods are read once, although all their containers bring them along.
+"""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,9 @@
-"""Pods and their containers as authors write them, before anything runs."""
+"""Pods and their containers as authors write them, before anything runs, and their sizes.
+
+And what a container of a pod with resources of its own shows to the runtime. Sources: Kubernetes,
+`component-helpers/resource` (PodRequests, PodLimits) and the kubelet,
+`pkg/kubelet/kuberuntime/kuberuntime_container_linux.go`; KEP 2837 (pod-level resources).
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

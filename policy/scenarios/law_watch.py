@@ -1,4 +1,4 @@
-"""Watch over the laws of a simulated node, step by step."""
+"""Watch over the laws of a simulated node: what must be true after every step."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,7 @@
 """Facts for the expectations of scenarios: sets of names of cpus, cores, nodes, sockets.
 
-Ids are zero padded to the width of the machine's largest id of that kind ("cpu08").
+And those of Speed Select: classes of service of cpus, limits, resources. Ids are zero padded to the
+width of the machine's largest id of that kind ("cpu08").
 """
 
 import re

@@ -1,4 +1,7 @@
-"""YAML values as nodes that remember their line and column, and faults at them."""
+"""YAML values as nodes that remember their line and column, faults at them, and scalars' values.
+
+YAML 1.1, as Kubernetes reads it.
+"""
 
 from typing import Any, Final, NamedTuple, Protocol
 

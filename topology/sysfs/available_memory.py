@@ -1,4 +1,4 @@
-"""Memory of each NUMA node in use and available, as the kernel counts it at this moment."""
+"""Amounts of memory as the kernel lists them, of the machine and of each NUMA node at this moment."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Checks of configurations, wherever they are written, and of the steps of scenarios that hold them."""
+"""Checks of configurations, wherever they are written, and of steps of scenarios."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
