@@ -1,4 +1,4 @@
-"""Amounts of memory as the kernel lists them, of the machine and of each NUMA node at this moment."""
+"""Memory as the kernel lists it at this moment, of the machine and of each NUMA node."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Options about a simulated node: its devices for resources, and how its kubelet protects memory."""
+"""Options about a simulated node: devices for resources, and how its kubelet protects memory."""
 
 import fnmatch
 from collections.abc import Mapping, Sequence
