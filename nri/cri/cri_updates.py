@@ -1,7 +1,6 @@
 """Updates of the policy's containers at the runtime's own CRI socket."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
@@ -13,7 +12,7 @@ from .known_containers import KnownContainers
 class CriUpdates:
     """The sender of updates past the proxy, under the runtime's ids; see `UpdateSender`."""
 
-    raises_events: Final = False
+    raises_events: bool = False
     """Whether events ask about each update: they do not pass the proxy."""
 
     def __init__(self, socket: CriSocket, known: KnownContainers) -> None:

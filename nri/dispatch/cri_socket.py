@@ -32,7 +32,7 @@ class CriSocket:
     `runtime`: the name that the runtime told over NRI; another one at the socket gets nothing.
     """
 
-    raises_events: Final = True
+    raises_events: bool = True
     """Whether events ask about each update: they do, as about any caller's."""
 
     def __init__(self, path: str, runtime: str) -> None:

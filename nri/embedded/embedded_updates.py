@@ -1,7 +1,6 @@
 """Updates at the embedded runtime, and its cgroups, for the actuator of the plugin beside it."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
@@ -14,7 +13,7 @@ from .embedded_runtime import EmbeddedRuntime, RequestError
 class EmbeddedUpdates:
     """A sender of updates to the runtime in this process, as its kubelet would."""
 
-    raises_events: Final = True
+    raises_events: bool = True
     """Whether events ask about each update: they do, as about any caller's."""
 
     def __init__(self, runtime: EmbeddedRuntime) -> None:

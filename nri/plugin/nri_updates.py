@@ -16,7 +16,7 @@ _ANSWER_SECONDS: Final = 60.0
 class NriUpdates:
     """The sender of updates over the plugin's own connection."""
 
-    raises_events: Final = False
+    raises_events: bool = False
     """Whether events ask about each update: they do not."""
 
     def __init__(self, session: Session) -> None:
