@@ -6,8 +6,7 @@ from typing import Final
 
 import click
 
-from ...topology.made.machine_capture import capture
-from ...topology.made.snapshot import pack
+from ...topology.made.snapshot import capture, pack
 from ...topology.sysfs.sysfs_tree import open_tree
 from ..report.path_type import PathType
 from .options import control_option

@@ -34,7 +34,7 @@ from .container_lines import cpus_text, natural_key, place_text, short_names
 from .demo_pods import DEMO_PODS
 from .options import config_option
 from .pools import chosen_config
-from .simulation.memory_qos_option import memory_qos_option
+from .simulation.hardware_options import memory_qos_option
 
 TWO_SOCKETS: Final = "socket:2 numa:2 core:2 thread:2 mem:2G"
 

@@ -39,9 +39,8 @@ from .output_file import write_whole
 from .pools import chosen_config
 from .saved_node import MachineOptions
 from .simulate_text import table_text, tree_text
-from .simulation.device_option import check_devices, device_names
+from .simulation.hardware_options import check_devices, device_names, memory_qos_option
 from .simulation.junit_report import junit_text
-from .simulation.memory_qos_option import memory_qos_option
 
 _LISTED: Final = 5
 """Scenarios that a message names before it stops."""

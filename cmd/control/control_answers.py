@@ -39,7 +39,7 @@ from .documents import (
     RuntimeDocument,
 )
 from .explain_document import explain_document, time_text
-from .following.followed_decisions import followed_decisions
+from .followed_decisions import followed_decisions
 from .history.history_keeper import HistoryKeeper
 from .history.saved_decision import SavedDecision
 from .move_step import move_container, read_promised

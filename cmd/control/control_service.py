@@ -4,7 +4,7 @@ Whoever gets here was let in by the gate, so every method is for all callers.
 """
 
 # The stubs of grpc leave the types of handlers open.
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -26,7 +26,7 @@ from ...policy.model.container import ContainerId
 from .api import control_pb2 as api
 from .container_names import ControlRequestError
 from .control_answers import ControlAnswers
-from .stream_places import STREAMS_MAX, StreamPlaces
+from .service_handlers import STREAMS_MAX, StreamPlaces, handler
 from .tool_services import ToolServices
 
 SERVICE: Final = "pinfold.control.v1.Control"
@@ -125,7 +125,9 @@ class ControlService:
                             promised=request.promised,
                         ),
                     ),
-                    "Follow": self._stream_handler(),
+                    "Follow": handler(
+                        grpc.unary_stream_rpc_method_handler, api.FollowRequest, self._follow
+                    ),
                 },
             )
         ]
@@ -141,32 +143,14 @@ class ControlService:
                 return message(work(asked))
             raise AssertionError("an error ends the call")
 
-        return cast(
-            "grpc.RpcMethodHandler[_Request, Message]",
-            grpc.unary_unary_rpc_method_handler(
-                answer,
-                request_deserializer=request.FromString,
-                response_serializer=_serialized,
-            ),
-        )
+        return handler(grpc.unary_unary_rpc_method_handler, request, answer)
 
-    def _stream_handler(self) -> grpc.RpcMethodHandler[api.FollowRequest, api.Document]:
-        def follow(
-            asked: api.FollowRequest, context: grpc.ServicerContext
-        ) -> Iterator[api.Document]:
-            del asked
-            with self._places.taken(context) as over, self._errors(context):
-                for text in self._answers.follow(over):
-                    yield api.Document(json=text)
-
-        return cast(
-            "grpc.RpcMethodHandler[api.FollowRequest, api.Document]",
-            grpc.unary_stream_rpc_method_handler(
-                follow,
-                request_deserializer=api.FollowRequest.FromString,
-                response_serializer=api.Document.SerializeToString,
-            ),
-        )
+    def _follow(
+        self, _asked: api.FollowRequest, context: grpc.ServicerContext
+    ) -> Iterator[api.Document]:
+        with self._places.taken(context) as over, self._errors(context):
+            for text in self._answers.follow(over):
+                yield api.Document(json=text)
 
     @contextlib.contextmanager
     def _errors(self, context: grpc.ServicerContext) -> Generator[None]:
@@ -179,10 +163,6 @@ class ControlService:
         except Exception:
             self._log.exception("event=fault during=control")
             context.abort(grpc.StatusCode.INTERNAL, "a fault of ours — see the daemon's log")
-
-
-def _serialized(message: Message) -> bytes:
-    return message.SerializeToString()
 
 
 def _plan(answers: ControlAnswers, request: api.PlanRequest) -> bytes:

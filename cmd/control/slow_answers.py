@@ -8,7 +8,7 @@ from typing import Final
 from ...nri.dispatch.pacer import Pacer
 from ...policy.engine.snapshot import Snapshot
 from ...topology.sets.base_errors import TopologyError
-from ...topology.sysfs.sysfs_tree import SysfsTree, open_tree
+from ...topology.sysfs.sysfs_tree import open_tree
 from .container_names import ControlRequestError
 from .documents import PlanDocument
 
@@ -55,8 +55,7 @@ class SlowAnswers:
 
         Raises `ControlRequestError`, `TimeoutError`.
         """
-        from ...topology.made.machine_capture import capture
-        from ...topology.made.snapshot import SUFFIXES, pack
+        from ...topology.made.snapshot import SUFFIXES, capture, pack
 
         if self._root is None:
             raise ControlRequestError(
@@ -68,7 +67,7 @@ class SlowAnswers:
             raise ControlRequestError(f"{name}: unknown kind of archive — name it *{endings}")
         with self._alone():
             try:
-                _, snapshot = capture(_PacedTree(open_tree(self._root), self._pacer))
+                _, snapshot = capture(open_tree(self._root), self._pacer.rest)
                 content = pack(snapshot, name)
             except TopologyError as error:
                 raise ControlRequestError(str(error)) from error
@@ -86,36 +85,3 @@ class SlowAnswers:
             yield
         finally:
             self._turn.release()
-
-
-class _PacedTree:
-    """A tree of files that rests now and then between two looks at them."""
-
-    def __init__(self, tree: SysfsTree, pacer: Pacer) -> None:
-        self._tree = tree
-        self._pacer = pacer
-
-    @property
-    def root(self) -> str:
-        """The root as messages name it."""
-        return self._tree.root
-
-    def read(self, path: str) -> str | None:
-        """The text of a file; None where there is none to read."""
-        self._pacer.rest()
-        return self._tree.read(path)
-
-    def beginning(self, path: str) -> str | None:
-        """The first page of a file, which may be all; None where there is none to read."""
-        self._pacer.rest()
-        return self._tree.beginning(path)
-
-    def names(self, path: str) -> list[str]:
-        """The sorted names in a directory; empty where there is none."""
-        self._pacer.rest()
-        return self._tree.names(path)
-
-    def resolve(self, path: str) -> str | None:
-        """The path with all links followed, still inside the tree; None where it leads nowhere."""
-        self._pacer.rest()
-        return self._tree.resolve(path)

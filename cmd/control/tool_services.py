@@ -5,19 +5,19 @@ control API never wait for them.
 """
 
 # The stubs of grpc leave the types of handlers open.
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, cast
+from typing import Final
 
 import grpc
 from google.protobuf.descriptor import FileDescriptor
 
 from .api import health_pb2 as health
 from .api import reflection_pb2 as reflection
-from .stream_places import StreamPlaces
+from .service_handlers import StreamPlaces, handler
 
 HEALTH: Final = "grpc.health.v1.Health"
 REFLECTION: Final = "grpc.reflection.v1.ServerReflection"
@@ -46,45 +46,24 @@ class ToolServices:
 
     def handlers(self) -> list[grpc.GenericRpcHandler[object, object]]:
         """The handlers for a server."""
-        reflected = {"ServerReflectionInfo": self._reflection_handler()}
+        asked, question = health.HealthCheckRequest, reflection.ServerReflectionRequest
+        checked = {
+            "Check": handler(grpc.unary_unary_rpc_method_handler, asked, self._check),
+            "Watch": handler(grpc.unary_stream_rpc_method_handler, asked, self._watch),
+        }
+        reflected = {
+            "ServerReflectionInfo": handler(
+                grpc.stream_stream_rpc_method_handler, question, self._reflect
+            )
+        }
         return [
             grpc.method_handlers_generic_handler(name, methods)
             for name, methods in (
-                (HEALTH, {"Check": self._check_handler(), "Watch": self._watch_handler()}),
+                (HEALTH, checked),
                 (REFLECTION, reflected),
                 (OLDER_REFLECTION, reflected),
             )
         ]
-
-    def _check_handler(self) -> grpc.RpcMethodHandler[object, object]:
-        return cast(
-            "grpc.RpcMethodHandler[object, object]",
-            grpc.unary_unary_rpc_method_handler(
-                self._check,
-                request_deserializer=health.HealthCheckRequest.FromString,
-                response_serializer=health.HealthCheckResponse.SerializeToString,
-            ),
-        )
-
-    def _watch_handler(self) -> grpc.RpcMethodHandler[object, object]:
-        return cast(
-            "grpc.RpcMethodHandler[object, object]",
-            grpc.unary_stream_rpc_method_handler(
-                self._watch,
-                request_deserializer=health.HealthCheckRequest.FromString,
-                response_serializer=health.HealthCheckResponse.SerializeToString,
-            ),
-        )
-
-    def _reflection_handler(self) -> grpc.RpcMethodHandler[object, object]:
-        return cast(
-            "grpc.RpcMethodHandler[object, object]",
-            grpc.stream_stream_rpc_method_handler(
-                self._reflect,
-                request_deserializer=reflection.ServerReflectionRequest.FromString,
-                response_serializer=reflection.ServerReflectionResponse.SerializeToString,
-            ),
-        )
 
     def _check(
         self, asked: health.HealthCheckRequest, context: grpc.ServicerContext

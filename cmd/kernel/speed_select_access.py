@@ -7,6 +7,7 @@ without the folder everything else of the kernel is set as ever.
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,6 @@ from ...policy.tuning.effects import Knob, KnobKind
 from ...topology.model.machine import SPEED_SELECT_DEVICE, Machine
 
 if TYPE_CHECKING:
-    from .speed_select.speed_select_knobs import SpeedSelectKnobs
     from .speed_select.speed_select_registers import DeviceRegisters
 
 _ROOT: Final = "speedselect/"
@@ -40,8 +40,8 @@ class SpeedSelectAccess:
     def __init__(self, load: Callable[[], DeviceRegisters | None] = lambda: None) -> None:
         """`load`: the registers, None where there are none; called once, if they are needed."""
         self._load = load
-        self._loaded: DeviceRegisters | None = None
-        self._knobs: SpeedSelectKnobs | None = None
+        self._is_loaded = False
+        self._registers: DeviceRegisters | None = None
         self._begin: Callable[[DeviceRegisters], None] | None = None
 
     @contextlib.contextmanager
@@ -49,8 +49,8 @@ class SpeedSelectAccess:
         """The time in which registers are read once, at the first need; afresh in the next one."""
         with ExitStack() as stack:
             self._begin = lambda registers: stack.enter_context(registers.session(machine))
-            if self._loaded is not None:
-                self._begin(self._loaded)
+            if self._registers is not None:
+                self._begin(self._registers)
             try:
                 yield
             finally:
@@ -68,15 +68,15 @@ class SpeedSelectAccess:
         """Set a register. Raises `OSError`."""
         self._present().write(path.removeprefix(_ROOT), text)
 
-    def _present(self) -> SpeedSelectKnobs:
-        if self._knobs is None:
-            from .speed_select.speed_select_knobs import SpeedSelectKnobs
-
-            self._loaded = self._load()
-            self._knobs = SpeedSelectKnobs(self._loaded)
-            if self._loaded is not None and self._begin is not None:
-                self._begin(self._loaded)
-        return self._knobs
+    def _present(self) -> DeviceRegisters:
+        if not self._is_loaded:
+            self._is_loaded = True
+            self._registers = self._load()
+            if self._registers is not None and self._begin is not None:
+                self._begin(self._registers)
+        if self._registers is None:
+            raise OSError(errno.ENODEV, f"no {SPEED_SELECT_DEVICE} here")
+        return self._registers
 
 
 def access_below(root: Path) -> SpeedSelectAccess:
@@ -105,7 +105,7 @@ def as_found(machine: Machine, originals: Mapping[str, str]) -> Machine:
     }
     if not texts:
         return machine
-    from .speed_select.speed_select_knobs import with_registers
+    from .speed_select.speed_select_registers import with_registers
 
     return with_registers(machine, texts)
 
@@ -114,6 +114,6 @@ def undo_order(path: str) -> int:
     """The place of a path among those that are put back; files come first, in any order."""
     if not is_register_path(path):
         return 0
-    from .speed_select.speed_select_knobs import register_order
+    from .speed_select.speed_select_registers import register_order
 
     return register_order(path.removeprefix(_ROOT))

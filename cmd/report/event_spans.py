@@ -15,7 +15,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from ...nri.dispatch.report import Answered, Decided, Happening, Outcome, Released
 from ...policy.configuration.config import Instrumentation
-from ...policy.configuration.trace_collector import collector_address
+from ...policy.configuration.endpoint import collector_address
 from ...policy.model.container import Container
 from ...policy.model.grant import Refusal
 

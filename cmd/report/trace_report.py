@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from ...nri.dispatch.report import Answered, Decided, Happening, Released
 from ...policy.configuration.config import Instrumentation
-from ...policy.configuration.trace_collector import is_traced
+from ...policy.configuration.endpoint import is_traced
 
 QUEUE_MAX: Final = 2048
 """Happenings that wait for their spans; further ones are dropped."""

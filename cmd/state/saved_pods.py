@@ -64,14 +64,6 @@ class SavedPods:
         self._pods: dict[ContainerId, PodId] = {}
         """By container the pod in which it was seen."""
 
-    def collect(
-        self, placed: Iterable[PlacedContainer], pacer: Pacer = ALONE
-    ) -> tuple[SavedPod, ...]:
-        """The pods of these containers, and of no others, by id, each once."""
-        everything = {one.container.id: one for one in placed}
-        gone = [one for one in self._pods if one not in everything]
-        return self.follow(everything.values(), gone, pacer)
-
     def follow(
         self,
         changed: Iterable[PlacedContainer],

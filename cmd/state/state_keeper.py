@@ -2,9 +2,8 @@
 
 import logging
 import os
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -23,9 +22,10 @@ from ...policy.configuration.config import Config
 from ...policy.engine.advice import Advice
 from ...policy.model.container import ContainerId
 from ...topology.sets.base_errors import os_reason
+from .keeper import Keeper
 from .saved_states import SavedStates
 from .state_file import StateFile
-from .state_folder import StateFolderError, claim_folder
+from .state_folder import claim_folder
 
 _PAUSE_SECONDS: Final = 0.95
 """At least so long between two savings, however much happens: a crash may cost, of the last second,
@@ -41,7 +41,7 @@ _AGAIN_SECONDS: Final = 10.0
 """
 
 
-class StateKeeper:
+class StateKeeper(Keeper):
     """A report: call it with every happening, from any thread."""
 
     takes = (Decided, Identified, Released, Synchronized, Reconfigured, Adjusted, Unmoved)
@@ -53,25 +53,16 @@ class StateKeeper:
         pause_seconds: float = _PAUSE_SECONDS,
         again_seconds: float = _AGAIN_SECONDS,
     ) -> None:
-        self._folder = folder
+        super().__init__("state", folder, log, again_seconds, "the state is not saved")
         self._marks = _marks(folder)
-        self._log = log
         self._pause_seconds = pause_seconds
-        self._again_seconds = again_seconds
-        self._is_changed = threading.Event()
-        """Something happened, or it is time to stop."""
         self._is_dirty = False
         self._has_seen = False
         """Whether the runtime told us what runs: before that the file knows more than we do."""
-        self._is_stopping = threading.Event()
         self._states = SavedStates()
         self._file = StateFile(folder, log)
         self._has_landed = True
         """Whether nobody was on cpus any more, as was saved, that are not its own by now."""
-        self._complaint = ""
-        self._free_from = 0.0
-        """On the monotonic clock, when the pause after the last saving is over."""
-        self._thread: threading.Thread | None = None
 
     def __call__(self, happening: Happening) -> None:
         """Note that there is something to save."""
@@ -83,10 +74,6 @@ class StateKeeper:
         if not self._is_changed.is_set():
             self._is_changed.set()
 
-    def fault(self) -> str:
-        """The fault that kept the state from being saved last; empty where it was saved."""
-        return self._complaint
-
     def recall(self, config: Config) -> Mapping[ContainerId, Advice]:
         """Advice that an earlier daemon left; to be asked before anybody is told anything.
 
@@ -94,20 +81,6 @@ class StateKeeper:
         """
         state, is_final = self._file.recall()
         return state.advice(config, is_final=is_final)
-
-    def start(self, plugin: Front) -> None:
-        """Begin to save what `plugin` has."""
-        self._thread = threading.Thread(
-            target=self._run, args=(lambda: self._save(plugin),), name="state", daemon=True
-        )
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Save what changed last; needed before the plugin's policy ends."""
-        self._is_stopping.set()
-        self._is_changed.set()
-        if self._thread is not None:
-            self._thread.join()
 
     def seal(self, plugin: Front) -> None:
         """Save the last word: what happened behind `stop`, and that nothing comes after it.
@@ -117,7 +90,7 @@ class StateKeeper:
         """
         try:
             if self._has_seen:
-                self._save(plugin)
+                self._attempt(plugin, is_last=True)
             # What a runtime did not do yet, or would not, it may never do.
             if self._has_landed and not self._complaint:
                 self._file.seal()
@@ -130,42 +103,22 @@ class StateKeeper:
         except Exception:
             self._log.exception("%s: a fault of ours at the end", self._folder)
 
-    def _run(self, save: Callable[[], None]) -> None:
-        is_last = False
-        while not is_last:
-            has_failed = bool(self._complaint)
-            self._is_changed.wait(self._again_seconds if has_failed else None)
-            # Many containers start at once: one file for the first ones, and one for all others.
-            gathering = min(_GATHERING_SECONDS, self._pause_seconds)
-            self._is_stopping.wait(max(gathering, self._free_from - time.monotonic()))
-            # In this order: an end that comes in between is seen, or sets the event anew.
-            self._is_changed.clear()
-            is_last = self._is_stopping.is_set()
-            if self._is_dirty or has_failed:
-                self._is_dirty = False
-                begun = time.thread_time()
-                try:
-                    save()
-                except Exception:
-                    # Whatever cannot be saved of one moment, the next one may be.
-                    self._complaint = f"{self._folder}: a fault of ours — the state is not saved"
-                    self._log.exception("%s", self._complaint)
-                cost_seconds = time.thread_time() - begun
-                pause = max(self._pause_seconds, _PAUSES * cost_seconds)
-                self._free_from = time.monotonic() + pause
+    def _pause_seconds_left(self) -> float:
+        # Many containers start at once: one file for the first ones, and one for all others.
+        gathering = min(_GATHERING_SECONDS, self._pause_seconds)
+        pause = max(self._pause_seconds, _PAUSES * self._cost_seconds)
+        return max(gathering, self._kept_at + pause - time.monotonic())
 
-    def _save(self, plugin: Front) -> None:
-        try:
-            snapshot = take_snapshot(plugin, "remember", _BUSY_SECONDS)
-            self._make_again()
-            self._has_landed = snapshot.has_landed
-            self._file.write(self._states.of(snapshot, plugin.owner.pacer))
-        except OSError as error:  # a busy policy's timeout is one, too
-            self._complain(f"{self._folder}: {error.strerror or error} — the state is not saved")
-        except StateFolderError as error:
-            self._complain(f"{error}; the state is not saved")
-        else:
-            self._complaint = ""
+    def _is_due(self) -> bool:
+        is_due, self._is_dirty = self._is_dirty or bool(self._complaint), False
+        return is_due
+
+    def _keep(self, plugin: Front, *, is_last: bool) -> None:
+        del is_last
+        snapshot = take_snapshot(plugin, "remember", _BUSY_SECONDS)
+        self._make_again()
+        self._has_landed = snapshot.has_landed
+        self._file.write(self._states.of(snapshot, plugin.owner.pacer))
 
     def _make_again(self) -> None:
         """Make and claim the folder anew where somebody deleted it: the claim went with it."""
@@ -174,11 +127,6 @@ class StateKeeper:
         claim_folder(self._folder)
         self._marks = _marks(self._folder)
         self._log.warning("%s: the state directory was gone, and is made anew", self._folder)
-
-    def _complain(self, complaint: str) -> None:
-        if complaint != self._complaint:
-            self._log.error("%s", complaint)
-        self._complaint = complaint
 
 
 def _marks(folder: Path) -> tuple[int, int] | None:

@@ -22,19 +22,16 @@ import grpc.aio
 from ...policy.engine.engine import Engine
 from ...policy.model.container import ContainerId
 from ..api import cri_proxy_pb2 as cri
-from ..dispatch.actuator import Actuator
 from ..dispatch.cri_socket import CriSocket
-from ..dispatch.events import Events
-from ..dispatch.owner import Owner
+from ..dispatch.front import Front
 from ..dispatch.report import Connected, Crashed, Disconnected, Report, SocketLost
 from ..hints.hint_finder import HintFinder
 from ..plugin.container_reader import ContainerReader
-from .cri_link import CriLink
 from .cri_updates import CriUpdates, reader_by_runtime_id
 from .event_stream import GET_EVENTS, EventStream
 from .hooks import Hooks
 from .known_containers import KnownContainers
-from .listen_place import ListenPlaceError
+from .listen_place import CriLink, ListenPlaceError
 from .policy_turns import PolicyTurns, tell
 from .proxy_events import ProxiedPolicy, ProxyEvents
 from .reconciler import LOOK_SECONDS, Reconciler
@@ -53,7 +50,7 @@ _VERSION_SECONDS: Final = 10.0
 _SERVER_OPTIONS: Final = (*MESSAGE_OPTIONS, ("grpc.so_reuseport", 0))
 
 
-class CriProxy:
+class CriProxy(Front):
     """The policy between a kubelet and a runtime's CRI socket; see `Front`."""
 
     def __init__(
@@ -68,22 +65,20 @@ class CriProxy:
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
         """`look_seconds`: between two lists of the runtime's containers."""
-        self.look_seconds = look_seconds
-        self._link = link
-        self._report = report
         self._known = KnownContainers()
         read_back = link.read_back
         if read_back is not None:
             read_back = reader_by_runtime_id(read_back, self._known)
-        self.actuator = Actuator(report, clock, read_back=read_back)
-        self.owner = Owner(lambda what, error: report(Crashed(what, error)))
-        self.events = Events(policy, self.actuator, self.owner, report, machine_memory_bytes)
+        super().__init__(
+            policy, report, clock, read_back=read_back, machine_memory_bytes=machine_memory_bytes
+        )
+        self.look_seconds = look_seconds
+        self._link = link
         self.proxied = ProxyEvents(self.events, self.actuator, self.owner, machine_memory_bytes)
         events = self.events
         self._reader = ContainerReader(
             finder, report, machine_memory_bytes, lambda one: events.policy.completed(one)
         )
-        self._is_ready = threading.Event()
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
@@ -109,15 +104,6 @@ class CriProxy:
             loop, stopping = self._loop, self._stopping
         if loop is not None and stopping is not None:
             tell(loop, stopping.set)
-
-    def wait_until_ready(self, seconds: float) -> bool:
-        """Whether everything that runs is known within this time."""
-        return self._is_ready.wait(seconds)
-
-    def settle(self, seconds: float = 5.0) -> bool:
-        """Whether all events so far were thought through and all updates sent in this time."""
-        self.owner.ask("settle", lambda: None, seconds)
-        return self.actuator.settle(seconds)
 
     async def _serve(self) -> None:
         stopping = asyncio.Event()

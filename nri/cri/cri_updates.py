@@ -12,14 +12,12 @@ from .known_containers import KnownContainers
 class CriUpdates:
     """The sender of updates past the proxy, under the runtime's ids; see `UpdateSender`."""
 
+    raises_events: bool = False
+    """Whether events ask about each update: they do not pass the proxy."""
+
     def __init__(self, socket: CriSocket, known: KnownContainers) -> None:
         self._socket = socket
         self._known = known
-
-    @property
-    def raises_events(self) -> bool:
-        """Whether events ask about each update: they do not pass the proxy."""
-        return False
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
         """Set cpus and memory nodes; see `UpdateSender`."""

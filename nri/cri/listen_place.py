@@ -1,14 +1,22 @@
-"""The place of the proxy's own socket: who may write there, and whether somebody listens."""
+"""The link of a CRI proxy: where it serves, the runtime's socket, and the reading back.
+
+Who may write at that place, and whether somebody listens there. Without gRPC, which takes long.
+"""
 
 import contextlib
 import errno
 import os
 import socket
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from ...topology.sets.base_errors import PinfoldError, os_reason
+from ..dispatch.update_sender import ReadBack
+from .cdi_specs import FOLDERS
 
 _PATH_MAX: Final = 107
 """Bytes of a socket's path. Source: unix(7), sun_path."""
@@ -156,3 +164,16 @@ def _answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         return probe.connect_ex(os.fspath(path)) not in (errno.ENOENT, errno.ECONNREFUSED)
+
+
+class CriLink(Struct, frozen=True, kw_only=True):
+    """The link of a proxy to its runtime and its kubelet."""
+
+    place: ListenPlace
+    """Where the kubelet is served."""
+    socket: str
+    """The runtime's own CRI socket."""
+    read_back: ReadBack | None = None
+    """By the runtime's ids."""
+    cdi_folders: Sequence[Path] = FOLDERS
+    """Where the runtime looks devices up."""

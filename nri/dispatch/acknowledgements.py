@@ -12,9 +12,9 @@ from typing import Final
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
-from .open_pins import OpenPins
 from .pin_state import (
     Mismatch,
+    OpenPins,
     PinLook,
     PinningCounts,
     PinState,

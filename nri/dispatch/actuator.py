@@ -22,6 +22,8 @@ ANSWER_MAX: Final = 32
 """Pinnings that wait and go out with one answer: the runtime writes them while others wait."""
 SILENCE_SECONDS: Final = 5.0
 """A runtime that neither answers an update nor sends any event for so long is suspect."""
+CHECK_SECONDS: Final = 0.5
+"""After which the kernel is looked at."""
 _LOOK_SECONDS: Final = 0.25
 _BATCH_MAX: Final = 16
 """Updates sent at once: what is wanted may have changed until the last of them is made."""
@@ -42,7 +44,7 @@ class Actuator:
         clock: Callable[[], float],
         *,
         read_back: ReadBack | None = None,
-        check_seconds: float = 0.5,
+        check_seconds: float = CHECK_SECONDS,
     ) -> None:
         self._report = report
         self._clock = clock

@@ -32,17 +32,15 @@ class CriSocket:
     `runtime`: the name that the runtime told over NRI; another one at the socket gets nothing.
     """
 
+    raises_events: bool = True
+    """Whether events ask about each update: they do, as about any caller's."""
+
     def __init__(self, path: str, runtime: str) -> None:
         self._path = path
         self._runtime = runtime
         self._lock = threading.Lock()
         self._channel: grpc.Channel | None = None
         self._is_closed = False
-
-    @property
-    def raises_events(self) -> bool:
-        """Whether events ask about each update: they do, as about any caller's."""
-        return True
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
         """Set cpus and memory nodes; nothing else of a container is touched. See `UpdateSender`."""

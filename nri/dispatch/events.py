@@ -26,8 +26,7 @@ from .foreign_pins import ForeignPins
 from .live_moves import LiveMoves
 from .newcomer import Listing, Mention, Newcomer
 from .owner import Owner
-from .refusals.refused_updates import RefusedUpdates
-from .refusals.undone_creations import UndoneCreations
+from .refusals import RefusedUpdates, UndoneCreations
 from .releases import Releases, tell_faults
 from .report import Adjusted, ColdStarted, Decided, Reconfigured, Report, Synchronized
 

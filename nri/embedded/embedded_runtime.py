@@ -20,8 +20,7 @@ from ..plugin.runtime_events import STATE_CHANGES
 from ..wire.connection import Call
 from ..wire.ttrpc import Code
 from .plugin_link import CallError, PluginLink
-from .runtime_dialects import NEWEST, Dialect, split_synchronize
-from .written_resources import write_resources
+from .runtime_dialects import NEWEST, Dialect, split_synchronize, write_resources
 
 M = TypeVar("M", bound=Message)
 

@@ -13,13 +13,11 @@ from .embedded_runtime import EmbeddedRuntime, RequestError
 class EmbeddedUpdates:
     """A sender of updates to the runtime in this process, as its kubelet would."""
 
+    raises_events: bool = True
+    """Whether events ask about each update: they do, as about any caller's."""
+
     def __init__(self, runtime: EmbeddedRuntime) -> None:
         self._runtime = runtime
-
-    @property
-    def raises_events(self) -> bool:
-        """Whether events ask about each update: they do, as about any caller's."""
-        return True
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
         """Update one container after the other; see `UpdateSender`."""

@@ -74,3 +74,20 @@ def split_synchronize(
     for container in containers:
         piece_for(container).containers.append(container)
     return pieces
+
+
+def write_resources(container: nri_pb2.Container, resources: nri_pb2.LinuxResources) -> None:
+    """Set what is set; wrappers that hold 0 and empty texts leave things as they are."""
+    target, source = container.linux.resources.cpu, resources.cpu
+    if source.cpus:
+        target.cpus = source.cpus
+    if source.mems:
+        target.mems = source.mems
+    if source.shares.value:
+        target.shares.value = source.shares.value
+    if source.quota.value:
+        target.quota.value = source.quota.value
+    if source.period.value:
+        target.period.value = source.period.value
+    if resources.memory.limit.value:
+        container.linux.resources.memory.limit.value = resources.memory.limit.value

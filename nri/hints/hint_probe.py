@@ -9,8 +9,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from ...policy.annotations.annotation_values import is_resource
 from ...policy.annotations.preferences import parse_preferences
-from ...policy.annotations.resource_values import is_resource
 from ...policy.hints.hint_filter import is_used, is_worth_a_look
 from ...policy.model.container import Container, ContainerId
 from ...policy.model.hint import Hint

@@ -16,13 +16,11 @@ _ANSWER_SECONDS: Final = 60.0
 class NriUpdates:
     """The sender of updates over the plugin's own connection."""
 
+    raises_events: bool = False
+    """Whether events ask about each update: they do not."""
+
     def __init__(self, session: Session) -> None:
         self._session = session
-
-    @property
-    def raises_events(self) -> bool:
-        """Whether events ask about each update: they do not."""
-        return False
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
         """Send all at once, and one by one where some fail: the runtime may not say which."""

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...policy.engine.engine import Engine
-from ..dispatch.actuator import Actuator
-from ..dispatch.events import Events
-from ..dispatch.owner import Owner
-from ..dispatch.report import Crashed, Disconnected, Report
+from ..dispatch.front import Front
+from ..dispatch.report import Disconnected, Report
 from ..dispatch.update_sender import ReadBack, UpdateSender
 from ..hints.hint_finder import HintFinder
 from .container_reader import ContainerReader
@@ -50,12 +48,8 @@ class Timing:
     """After which it is read back what came of an update in an answer."""
 
 
-class Plugin:
-    """The policy behind a runtime's NRI socket.
-
-    `events` and `owner` are for the other parts of the daemon: whatever touches the policy goes
-    through `owner`.
-    """
+class Plugin(Front):
+    """The policy behind a runtime's NRI socket; see `Front`."""
 
     def __init__(
         self,
@@ -70,22 +64,23 @@ class Plugin:
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        self._link = link
-        self._report = report
-        self._identity = identity or Identity()
         self._timing = timing or Timing()
+        super().__init__(
+            policy,
+            report,
+            clock,
+            read_back=link.read_back,
+            machine_memory_bytes=machine_memory_bytes,
+            check_seconds=self._timing.check_seconds,
+        )
+        self._link = link
+        self._identity = identity or Identity()
         self._clock = clock
         self._draw = draw
         self._is_stopping = threading.Event()
-        self._is_ready = threading.Event()
         self._session: Session | None = None
         self._lock = threading.Lock()
         """For which connection the actuator has its senders from."""
-        self.actuator = Actuator(
-            report, clock, read_back=link.read_back, check_seconds=self._timing.check_seconds
-        )
-        self.owner = Owner(lambda what, error: report(Crashed(what, error)))
-        self.events = Events(policy, self.actuator, self.owner, report, machine_memory_bytes)
         events = self.events
         self._reader = ContainerReader(
             finder, report, machine_memory_bytes, lambda one: events.policy.completed(one)
@@ -118,15 +113,6 @@ class Plugin:
         session = self._session
         if session is not None:
             session.close()
-
-    def wait_until_ready(self, seconds: float) -> bool:
-        """Whether everything that runs is known within this time."""
-        return self._is_ready.wait(seconds)
-
-    def settle(self, seconds: float = 5.0) -> bool:
-        """Whether all events so far were thought through and all updates sent in this time."""
-        self.owner.ask("settle", lambda: None, seconds)
-        return self.actuator.settle(seconds)
 
     def _run_session(self) -> str:
         try:

@@ -4,14 +4,16 @@ Every reader raises `TextError` and nothing else.
 """
 
 import enum
+import re
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from ...topology.model.machine import MemoryKind
+from ...topology.model.machine import Level, MemoryKind
 from ...topology.sets.base_errors import quoted
-from ..model.cpu_preference import BurstLevel, CpuPriority, MovePreference, SmtPreference
+from ...topology.sets.cpuset import MAX_IDS
+from ..model.cpu_preference import BurstLevel, CpuPriority, MovePreference, QuotaUse, SmtPreference
 from ..text.errors import ConfigError
 from ..text.glob import GlobError, compile_glob
 from ..text.quantity import parse_nanoseconds
@@ -94,16 +96,12 @@ def parse_preserve(text: str) -> bool:
 
 def parse_word(text: str) -> str:
     """The name of a class."""
-    if not text.strip():
-        raise TextError("no name", "write the name of a class")
-    return text.strip()
+    return _name(text, "a class")
 
 
 def parse_group(text: str) -> str:
     """The name of a group of containers."""
-    if not text.strip():
-        raise TextError("no name", "write the name of a group")
-    return text.strip()
+    return _name(text, "a group")
 
 
 def parse_cpu_priority(text: str) -> CpuPriority | None:
@@ -213,6 +211,12 @@ def parse_hint_sources(text: str) -> tuple[frozenset[HintSource], tuple[str, ...
 E = TypeVar("E", bound=enum.Enum)
 
 
+def _name(text: str, what: str) -> str:
+    if not text.strip():
+        raise TextError("no name", f"write the name of {what}")
+    return text.strip()
+
+
 def _member(kind: type[E], text: str, what: str, *others: str) -> E:
     members = {str(member.value): member for member in kind}
     member = members.get(text.strip().lower())
@@ -246,3 +250,106 @@ def _patterns(node: TextMap, field: str) -> tuple[str, ...]:
             what = f"malformed pattern {quoted(item.value)}: {error}"
             raise TextError.at(item, what, error.fix) from error
     return tuple(item.value for item in items)
+
+
+AS_REQUESTED: Final = -1
+"""In place of a number of cpus: as many as it requests, rounded up."""
+_REQUEST: Final = "request"
+_WHOLE_CORES: Final = "whole-cores"
+_IDLE_LEVELS: Final = {level.value: level for level in (Level.L3, Level.NUMA, Level.SOCKET)}
+
+
+class HiddenThreads(enum.Enum):
+    """The threads that a container leaves idle of the cores it has."""
+
+    NONE = "none"
+    OWN = "own"
+    """All but one of those it has of each core."""
+    WHOLE_CORES = "whole-cores"
+    """All but one of each core, and it has whole cores."""
+
+
+def parse_exclusive(text: str) -> int:
+    """The number of cpus that a container wants for itself, or `AS_REQUESTED`.
+
+    >>> parse_exclusive("6"), parse_exclusive("request")
+    (6, -1)
+    """
+    word = text.strip()
+    if word.lower() == _REQUEST:
+        return AS_REQUESTED
+    if not (word.isascii() and word.isdigit()) or not 0 < int(word[:9]) <= MAX_IDS:
+        what = f"{quoted(text)} is no number of cpus"
+        raise TextError(what, f"write 'request' or a whole number from 1 to {MAX_IDS}")
+    return int(word[:9])
+
+
+def parse_hidden_threads(text: str) -> HiddenThreads:
+    """The threads to leave idle: a boolean, or `whole-cores`."""
+    if is_whole_cores(text):
+        return HiddenThreads.WHOLE_CORES
+    try:
+        return HiddenThreads.OWN if parse_bool(text) else HiddenThreads.NONE
+    except TextError as error:
+        raise TextError(error.what, "write 'true', 'false' or 'whole-cores'") from error
+
+
+def is_whole_cores(text: str) -> bool:
+    """Whether a container wants whole cores, by the text about the threads it leaves idle."""
+    return text.strip().lower() == _WHOLE_CORES
+
+
+def parse_idle_level(text: str) -> Level:
+    """The level of the domains of which a container may use idle cpus.
+
+    >>> parse_idle_level("numa")
+    <Level.NUMA: 'numa'>
+    """
+    word = text.strip().lower()
+    if word not in _IDLE_LEVELS:
+        what = f"{quoted(text.strip())} is no level of idle cpus"
+        raise TextError(what, suggestion(word, list(_IDLE_LEVELS)))
+    return _IDLE_LEVELS[word]
+
+
+_PCI_ADDRESS: Final = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+_RESOURCE: Final = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class MemoryUse(enum.Enum):
+    """The way in which a container's memory lies on its memory nodes."""
+
+    INTERLEAVE = "interleave"
+    """Page by page on all nodes in turn, for the bandwidth of all of them."""
+
+
+def parse_device(text: str) -> str:
+    """A device by a path below /dev or /sys or a PCI address, or a resource of the kubelet.
+
+    >>> parse_device("/dev/nvme0n1"), parse_device("nvidia.com/gpu")
+    ('/dev/nvme0n1', 'nvidia.com/gpu')
+    """
+    word = text.strip()
+    is_path = word.startswith(("/dev/", "/sys/")) and "/.." not in word
+    if is_path or _PCI_ADDRESS.fullmatch(word) or _RESOURCE.fullmatch(word):
+        return word
+    what = f"{quoted(word)} is neither a device nor a resource"
+    fix = "write '/dev/NAME', '/sys/..', an address such as '0000:3b:00.0', or 'vendor.com/device'"
+    raise TextError(what, fix)
+
+
+def is_resource(device: str) -> bool:
+    """Whether a device is named by a resource of the kubelet."""
+    return not device.startswith("/") and "/" in device
+
+
+def parse_quota_use(text: str) -> QuotaUse:
+    """The fate of the quota of a container that has its cpus for itself."""
+    return _member(QuotaUse, text, "use of the quota")
+
+
+def parse_memory_use(text: str) -> MemoryUse:
+    """The way of lying on memory nodes."""
+    if text.strip().lower() != MemoryUse.INTERLEAVE.value:
+        raise TextError(f"unknown use of memory {quoted(text.strip())}", "write 'interleave'")
+    return MemoryUse.INTERLEAVE

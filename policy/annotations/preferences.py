@@ -24,20 +24,28 @@ from ..text.yaml_nodes import TextError
 from .annotation_keys import RULE_KEYS
 from .annotation_values import (
     ALL_HINTS,
+    HiddenThreads,
     HintSource,
     IrqAffinity,
+    MemoryUse,
     PathFilter,
     parse_bool,
     parse_burst_level,
     parse_cold_start,
     parse_cpu_priority,
+    parse_device,
+    parse_exclusive,
     parse_group,
+    parse_hidden_threads,
     parse_hint_sources,
+    parse_idle_level,
     parse_irq_affinity,
     parse_memory_types,
+    parse_memory_use,
     parse_move,
     parse_path_filter,
     parse_preserve,
+    parse_quota_use,
     parse_smt,
     parse_word,
 )
@@ -49,13 +57,6 @@ from .annotations import (
     own_annotations,
     read_annotations,
 )
-from .own_cpu_values import (
-    HiddenThreads,
-    parse_exclusive,
-    parse_hidden_threads,
-    parse_idle_level,
-)
-from .resource_values import MemoryUse, parse_device, parse_memory_use, parse_quota_use
 
 T = TypeVar("T")
 

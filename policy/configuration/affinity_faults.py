@@ -35,7 +35,7 @@ from .affinity_fields import (
 )
 from .config import Config
 from .section import yaml_name
-from .shape import Fault, name_advice, range_faults
+from .shape import Fault, name_advice, name_faults, range_faults
 
 _IGNORED: Final = "required_during_scheduling_ignored_during_execution"
 _REQUIRED: Final = "required_during_scheduling_required_during_execution"
@@ -52,11 +52,7 @@ def affinity_faults(config: Config) -> Iterator[Fault]:
     names = [profile.name for profile in config.profiles]
     for index, profile in enumerate(config.profiles):
         path: Path = ("profiles", index)
-        if not profile.name:
-            yield Fault((*path, "name"), "is empty — name the profile")
-        elif profile.name in names[:index]:
-            what = f"{profile.name!r} is the name of two profiles — rename one"
-            yield Fault((*path, "name"), what)
+        yield from name_faults(path, profile.name, names[:index], "profile")
         yield from _profile(path, profile)
     yield from range_faults(
         ("hardAffinityWeight",), config.hard_affinity_weight, 0, RULE_WEIGHT_MAX

@@ -9,33 +9,18 @@ from ..text.yaml_document import Path
 from .affinity_faults import pattern_faults, selector_faults
 from .annotation_rule_fields import ContainerSelector
 from .config import Config
-from .shape import Fault
+from .shape import Fault, name_faults
 
 
 def annotation_rule_faults(config: Config) -> Iterator[Fault]:
-    """Faults of rules that give annotations, and of the classes that these may name."""
-    yield from _load_classes(config)
+    """Faults of rules that give annotations."""
     names = [one.name for one in config.rules]
     for index, one in enumerate(config.rules):
         path: Path = ("rules", index)
-        if not one.name:
-            yield Fault((*path, "name"), "is empty — name the rule")
-        elif one.name in names[:index]:
-            what = f"{one.name!r} is the name of two rules — rename one"
-            yield Fault((*path, "name"), what)
+        yield from name_faults(path, one.name, names[:index], "rule")
         if not one.annotations:
             yield Fault(path, "gives no annotations — write some, or leave the rule out")
         yield from _selector((*path, "match"), one.match)
-
-
-def _load_classes(config: Config) -> Iterator[Fault]:
-    names = [one.name for one in config.load_classes]
-    for index, name in enumerate(names):
-        path: Path = ("loadClasses", index, "name")
-        if not name:
-            yield Fault(path, "is empty — name the class")
-        elif name in names[:index]:
-            yield Fault(path, f"{name!r} is the name of two classes — rename one")
 
 
 def _selector(path: Path, selector: ContainerSelector) -> Iterator[Fault]:

@@ -1,26 +1,36 @@
 """Checks of a configuration beyond its types: names that must exist, ranges, exclusions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
-from ...topology.sets.cpuset import CpuSet, IdListError
-from ..model.container import QosClass
+from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, IdListError
 from ..text.errors import ConfigError
 from ..text.glob import compile_glob
-from ..text.quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, parse_nanoseconds
+from ..text.quantity import (
+    AllCpusBut,
+    ByteQuantity,
+    CpuAmount,
+    CpuQuantity,
+    MemoryAmount,
+    OnlyCpus,
+    OnlyNodes,
+    QuantityError,
+    parse_nanoseconds,
+)
 from ..text.yaml_document import Path, mapping_of
 from .affinity_faults import affinity_faults, idle_rules, pool_label_keys
 from .annotation_rule_faults import annotation_rule_faults
-from .config import Config, MetricsExporter
-from .cpu_class_faults import cpu_class_faults
-from .endpoint import parse_endpoint
-from .memory_set_faults import memory_faults
-from .moving_faults import moving_faults
-from .scheduling_faults import idle_nice, scheduling_faults
+from .class_faults import (
+    cpu_class_faults,
+    idle_nices,
+    load_class_faults,
+    scheduling_class_faults,
+)
+from .config import Amounts, Config, MetricsExporter
+from .endpoint import collector_address, is_traced, parse_endpoint
 from .shape import Fault, name_advice, range_faults
-from .trace_collector import collector_address, is_traced
 
 
 def find_faults(config: Config) -> list[Fault]:
@@ -38,17 +48,12 @@ def find_idle_fields(config: Config) -> list[Fault]:
     )
     return [
         *idle,
-        *_idle_nices(config),
+        *idle_nices(config),
         *_idle_export(config),
         *_idle_traces(config),
         *_unknown_pool_labels(config),
         *idle_rules(config),
     ]
-
-
-def _idle_nices(config: Config) -> Iterator[Fault]:
-    for index, one in enumerate(config.scheduling_classes):
-        yield from idle_nice(("schedulingClasses", index), one)
 
 
 def _unknown_pool_labels(config: Config) -> Iterator[Fault]:
@@ -104,6 +109,7 @@ def _value_at(value: object, path: Path) -> object:
     return value
 
 
+_MOVES_MAX: Final = 600
 _NOT_HERE: Final = "this version does not implement it; leave it out"
 _NO_LOG_EXPORT: Final = "logs go to the journal or standard error alone; leave it out"
 _RESCTRL: Final = "cache classes are set up in resctrl; containers are only put into them"
@@ -152,7 +158,7 @@ def _resources(config: Config) -> Iterator[Fault]:
     path: Path = ("reservedResources", "cpu")
     needs: tuple[Path, ...] = (("availableResources", "cpu"),)
     yield from (Fault(path, what, needs) for what in _unavailable(available, reserved))
-    yield from memory_faults(config)
+    yield from _memory(config)
 
 
 def _unavailable(available: CpuAmount | None, reserved: CpuAmount | None) -> Iterator[str]:
@@ -172,6 +178,48 @@ def _unavailable(available: CpuAmount | None, reserved: CpuAmount | None) -> Ite
             yield f"{count} cpus are more than the {len(allowed)} available ones — reserve fewer"
         case _:
             pass
+
+
+def _memory(config: Config) -> Iterator[Fault]:
+    available = yield from _memory_amount("availableResources", config.available_resources)
+    reserved = yield from _memory_amount("reservedResources", config.reserved_resources)
+    path: Path = ("reservedResources", "memory")
+    needs: tuple[Path, ...] = (("availableResources", "memory"),)
+    if isinstance(available, ByteQuantity) and isinstance(reserved, ByteQuantity):
+        # What is available counts what is reserved of it.
+        if 0 < available.size_bytes <= reserved.size_bytes:
+            yield Fault(
+                path,
+                f"{config.reserved_resources.memory} leaves nothing of availableResources.memory"
+                f" ({config.available_resources.memory}) — reserve less",
+                needs,
+            )
+        return
+    if not isinstance(available, OnlyNodes) or not isinstance(reserved, OnlyNodes):
+        return
+    if outside := reserved.nodes - available.nodes:
+        yield Fault(
+            path,
+            f"nodes {outside} are not in availableResources.memory ({available.nodes})"
+            " — reserve available nodes",
+            needs,
+        )
+    elif reserved.nodes == available.nodes:
+        yield Fault(path, "leaves no memory for other containers — reserve fewer nodes", needs)
+
+
+def _memory_amount(section: str, amounts: Amounts) -> Generator[Fault, None, MemoryAmount | None]:
+    path: Path = (section, "memory")
+    try:
+        amount = amounts.memory_amount
+    except QuantityError as error:
+        yield Fault(path, str(error))
+        return None
+    if amount in (OnlyNodes(NO_NODES), OnlyCpus(NO_CPUS)):
+        what = "nodes" if isinstance(amount, OnlyNodes) else "cpus"
+        yield Fault(path, f"no {what} at all — name at least one")
+        return None
+    return amount
 
 
 def _patterns(config: Config) -> Iterator[Fault]:
@@ -195,63 +243,6 @@ def _pool_labels(config: Config) -> Iterator[Fault]:
             if key in MACHINE_LABELS or key.startswith(("memory.", "cpu.")):
                 what = f"{key!r} is a label that the machine gives — choose another"
                 yield Fault((*path, "labels", key), what)
-
-
-def _scheduling_classes(config: Config) -> Iterator[Fault]:
-    names = [one.name for one in config.scheduling_classes]
-    yield from _unique("schedulingClasses", names)
-    for index, one in enumerate(config.scheduling_classes):
-        yield from scheduling_faults(("schedulingClasses", index), one)
-    for namespace, name in config.namespace_scheduling_classes.items():
-        path: Path = ("namespaceSchedulingClasses", namespace)
-        yield from _known(path, name, names, "schedulingClasses")
-    accepted = [qos.value for qos in QosClass]
-    for qos, name in config.pod_qos_scheduling_classes.items():
-        path = ("podQoSSchedulingClasses", qos)
-        if qos.lower() not in [one.lower() for one in accepted]:
-            yield Fault(path, f"unknown QoS class {qos!r} — {name_advice(qos, accepted)}")
-        yield from _known(path, name, names, "schedulingClasses")
-
-
-def _cpu_classes(config: Config) -> Iterator[Fault]:
-    names = [one.name for one in config.cpu_classes]
-    yield from _unique("cpuClasses", names)
-    for index, one in enumerate(config.cpu_classes):
-        yield from cpu_class_faults(("cpuClasses", index), one)
-    if names and config.shared_pool_cpu_class is None:
-        yield Fault(
-            ("sharedPoolCPUClass",),
-            f"cpuClasses need the class of shared cpus — write one of {', '.join(names)}",
-            _naming("cpuClasses", names),
-        )
-    # Operators look for these words: they are those of the Go policy, in its quotes.
-    for field, name, what in (
-        ("sharedPoolCPUClass", config.shared_pool_cpu_class, "shared CPU class"),
-        ("reservedPoolCPUClass", config.reserved_pool_cpu_class, "reserved CPU class"),
-        (
-            "defaultExclusiveCPUClass",
-            config.default_exclusive_cpu_class,
-            "default exclusive CPU class",
-        ),
-    ):
-        if name is not None and name not in names:
-            text = f'unknown {what} "{repr(name)[1:-1]}"'
-            yield _unknown((field,), text, name, names, "cpuClasses")
-    managed = [one.name for one in config.cpu_classes if one.pct_priority is not None]
-    for index, one in enumerate(config.cpu_classes):
-        path: Path = ("cpuClasses", index)
-        if managed and one.sst_clos_id is not None:
-            yield Fault(
-                (*path, "sstClosID"),
-                f"cannot be mixed with pctPriority (class {managed[0]!r}) — use one of the two",
-            )
-        if one.pct_priority is not None and any(
-            before.pct_priority is one.pct_priority for before in config.cpu_classes[:index]
-        ):
-            yield Fault(
-                (*path, "pctPriority"),
-                f"a second class of priority {one.pct_priority.value} — one of each is possible",
-            )
 
 
 def _instrumentation(config: Config) -> Iterator[Fault]:
@@ -283,6 +274,14 @@ def _instrumentation(config: Config) -> Iterator[Fault]:
     )
 
 
+def _moves(config: Config) -> Iterator[Fault]:
+    section, path = config.during_execution, "duringExecution"
+    yield from _parsed((path, "gracePeriod"), parse_nanoseconds, section.grace_period)
+    yield from range_faults((path, "movesPerMinute"), section.moves_per_minute, 0, _MOVES_MAX)
+    per_hour = config.rebalance.moves_per_hour
+    yield from range_faults(("rebalance", "movesPerHour"), per_hour, 0, _MOVES_MAX)
+
+
 def _parsed(path: Path, parse: Callable[[str], object], value: str | int | None) -> Iterator[Fault]:
     if value is None:
         return
@@ -297,30 +296,6 @@ def _glob(path: Path, pattern: str) -> Iterator[Fault]:
         compile_glob(pattern)
     except ValueError as error:
         yield Fault(path, f"{pattern!r} is no pattern: {error} — close it or escape it with '\\'")
-
-
-def _unique(field: str, names: Sequence[str]) -> Iterator[Fault]:
-    for index, name in enumerate(names):
-        if not name:
-            yield Fault((field, index, "name"), "is empty — name the class")
-        elif name in names[:index]:
-            yield Fault((field, index, "name"), f"{name!r} is the name of two classes — rename one")
-
-
-def _known(path: Path, name: str, names: Sequence[str], field: str) -> Iterator[Fault]:
-    """A fault where no class of a field's list has this name."""
-    if name not in names:
-        yield _unknown(path, f"unknown class {name!r}", name, names, field)
-
-
-def _unknown(path: Path, what: str, name: str, names: Sequence[str], field: str) -> Fault:
-    advice = name_advice(name, names) if names else "define it first, there are no classes"
-    return Fault(path, f"{what} — {advice}", _naming(field, names))
-
-
-def _naming(field: str, names: Sequence[str]) -> tuple[Path, ...]:
-    """Paths of the values that the names of the classes in a list follow from."""
-    return ((field,), *((field, index, "name") for index in range(len(names))))
 
 
 MACHINE_LABELS: Final = ("kind", "socket", "die", "numa", "l3", "cpus", "core-kind", "isolated")
@@ -347,9 +322,10 @@ _CHECKS: Final[tuple[Callable[[Config], Iterator[Fault]], ...]] = (
     _patterns,
     _pool_labels,
     affinity_faults,
+    load_class_faults,
     annotation_rule_faults,
-    _scheduling_classes,
-    _cpu_classes,
+    scheduling_class_faults,
+    cpu_class_faults,
     _instrumentation,
-    moving_faults,
+    _moves,
 )

@@ -1,4 +1,4 @@
-"""Endpoints of HTTP servers: a host and a port."""
+"""Addresses in the configuration: where an HTTP server listens, and of the collector of traces."""
 
 import re
 from contextlib import suppress
@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from ..text.errors import ConfigError
+from .config import Instrumentation
 
 _PORT_MAX: Final = 65535
 _LABEL: Final = "[a-zA-Z0-9_-]{1,63}"
@@ -60,3 +61,25 @@ def _is_address(host: str) -> bool:
             kind(host)
             return True
     return False
+
+
+_SCHEMES: Final = ("otlp-grpc", "grpc")
+
+
+def is_traced(section: Instrumentation) -> bool:
+    """Whether traces are sent: to a collector that can be spoken to, and more than none of them."""
+    address = collector_address(section.tracing_collector)
+    return address is not None and section.sampling_rate_per_million > 0
+
+
+def collector_address(text: str) -> str | None:
+    """The address of a collector; empty for the usual one, None where it is none for OTLP by gRPC.
+
+    >>> collector_address("otlp-grpc://collector:4317"), collector_address("otlp-grpc")
+    ('collector:4317', '')
+    >>> collector_address("otlp-http")
+
+    Source: nri-plugins, instrumentation, `tracingCollector`.
+    """
+    scheme, _, address = text.partition("://")
+    return address.strip("/") if scheme in _SCHEMES else None

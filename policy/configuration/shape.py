@@ -60,6 +60,15 @@ def name_advice(word: str, known: Sequence[str]) -> str:
     return f"{meant}accepted: {', '.join(known)}"
 
 
+def name_faults(path: Path, name: str, before: Sequence[str], noun: str) -> Iterator[Fault]:
+    """A fault where the thing at a path has no name, or that of one `before` it."""
+    if not name:
+        yield Fault((*path, "name"), f"is empty — name the {noun}")
+    elif name in before:
+        nouns = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+        yield Fault((*path, "name"), f"{name!r} is the name of two {nouns} — rename one")
+
+
 def _meant(word: str, known: Sequence[str]) -> str | None:
     named = _OF_KUBERNETES.get(word)
     return named if named in known else nearest(word, known)

@@ -15,11 +15,10 @@ from ..annotations.preferences import parse_preferences
 from ..configuration.config_text import API_VERSION
 from ..model.container import Container, ContainerId, Pod, PodId
 from ..rules.affinity import parse_affinity
-from ..text.errors import Problem, placed_text, position_text
+from ..text.errors import Problem
 from ..text.suggestion import nearest
 from ..text.yaml_fields import Field, FieldError
-from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
-from ..text.yaml_scalars import STRING, kind_of
+from ..text.yaml_nodes import STRING, TextError, TextList, TextMap, TextNode, TextScalar, kind_of
 from ..text.yaml_text import Limits, parse_documents
 from .container_mentions import mentions
 from .misplaced_fields import misplaced_fields
@@ -61,12 +60,6 @@ class Finding(Struct, frozen=True, kw_only=True):
         is_told = self.excerpt or (self.line, self.column) == (problem.line, problem.column)
         inside = "" if is_told or not problem.column else f":{problem.line}:{problem.column}"
         return f"{problem.where}{inside}: {problem.what}{fix}"
-
-    def text(self, source: str) -> str:
-        """`file:line:column: where: what — fix`, with the excerpt below."""
-        place = position_text(source, self.line, self.column)
-        is_advice = self.problem.is_advice
-        return placed_text(place, self.message, is_advice=is_advice, excerpt=self.excerpt)
 
 
 Check = Callable[[str, str, TextNode | None], Iterable[Problem | Finding]]

@@ -13,8 +13,7 @@ from ..text.quantity import parse_bytes, parse_milli, parse_page_bytes
 from ..text.yaml_fields import Field, FieldError, read_fields
 from ..text.yaml_nodes import TextScalar
 from .misplaced_fields import misplaced_fields
-from .pod_size import defaulted_whole, pod_size
-from .pod_spec import ContainerSpec, PodSpec, as_shown, qos_class, sized
+from .pod_spec import ContainerSpec, PodSpec, as_shown, defaulted_whole, pod_size, qos_class, sized
 from .resource_names import check_resource_names
 from .workloads import Around, Workload, find_workloads, follow
 

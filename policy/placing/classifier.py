@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from ...topology.model.machine import Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet
-from ..annotations.annotation_values import IrqAffinity
+from ..annotations.annotation_values import IrqAffinity, MemoryUse
 from ..annotations.annotations import read_annotations
 from ..annotations.preferences import NO_PREFERENCES, Preferences, parse_preferences
-from ..annotations.resource_values import MemoryUse
 from ..configuration.config import Config, OnBadAnnotation, SchedulingClass
 from ..hints.hint_filter import hints_of
 from ..model.container import Container, ContainerId, Pod, PodId, QosClass

@@ -10,8 +10,8 @@ from msgspec import structs
 
 from ...topology.model.machine import IoDevice
 from ...topology.sets.cpuset import NO_NODES, NodeSet
+from ..annotations.annotation_values import is_resource
 from ..annotations.preferences import parse_preferences
-from ..annotations.resource_values import is_resource
 from ..model.container import Container
 from ..model.hint import Hint, HintOrigin
 from ..text.errors import Problem

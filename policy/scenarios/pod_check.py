@@ -14,10 +14,9 @@ from msgspec import structs
 
 from ...topology.model.machine import Machine
 from ..annotations.annotation_keys import OWN_DOMAIN, RACK_LABEL, RULE_KEYS
-from ..annotations.annotation_values import ALL_HINTS, HintSource
+from ..annotations.annotation_values import ALL_HINTS, HintSource, is_resource
 from ..annotations.annotations import effective
 from ..annotations.preferences import Preferences, parse_preferences
-from ..annotations.resource_values import is_resource
 from ..configuration.affinity_fields import Rack
 from ..configuration.annotation_rule_fields import LoadClass, LoadLevel
 from ..configuration.config import (

@@ -11,15 +11,17 @@ from .expressions.evaluator_tables import Function, Value
 from .expressions.failed_values import failed_values
 from .scenario_facts import (
     FACT_FUNCTIONS,
+    RESOURCES,
     MachineNames,
     PerContainer,
     classes_of,
     fact_names,
+    published,
     served_by,
+    speed_select_functions,
     zones,
 )
 from .simulated_runtime import Running, Runtime
-from .speed_select_facts import RESOURCES, published, speed_select_functions
 
 
 class Present(Struct, frozen=True, kw_only=True):

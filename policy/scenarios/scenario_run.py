@@ -15,18 +15,16 @@ from ..model.grant import Grant, Refusal
 from ..model.kubelet_resources import as_told
 from ..text.errors import Problem
 from ..tuning.scheduling import scheduling_values
-from .container_result import container_result
 from .creation import NodeMemory, created_container, created_pod, resized
 from .expressions.evaluator_tables import Value
-from .laws.law_watch import LawWatch
+from .law_watch import LawWatch
 from .policy_run import PolicyRun
 from .present import Present
-from .result import ContainerResult, ScenarioResult
+from .result import ContainerResult, ScenarioResult, container_result
 from .running_node import RunningNode, node_diff
-from .scenario_facts import MachineNames, settled
+from .scenario_facts import MachineNames, not_simulated, settled
 from .scenario_file import Topology
 from .simulated_runtime import Running, Runtime, keys_of
-from .speed_select_facts import not_simulated
 from .step import (
     AddContainer,
     CreatePod,

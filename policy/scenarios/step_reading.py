@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet, IdListError
-from ..manifests.pod_size import pod_size, with_pages_of
 from ..manifests.pod_spec import (
     ContainerSpec,
     PodSpec,
     as_shown,
+    pod_size,
     qos_class,
     sized,
+    with_pages_of,
 )
 from ..model.container import ContainerState, QosClass, Resources
 from ..model.cpuset_conflicts import KubeletManagers

@@ -27,8 +27,8 @@ class TextCache(Generic[P, T]):
     on a text the whole is bounded. Safe for several threads.
 
     >>> double = TextCache(lambda text: text * 2)
-    >>> double("ab"), double.entries
-    ('abab', 1)
+    >>> double("ab")
+    'abab'
     """
 
     def __init__(self, make: Callable[P, T]) -> None:
@@ -40,11 +40,6 @@ class TextCache(Generic[P, T]):
         """The result, made where it is not remembered."""
         values: tuple[Any, ...] = (*args, *kwargs.values())
         return (self._short if _are_short(values) else self._long)(*args, **kwargs)  # type: ignore[arg-type]  # hashable
-
-    @property
-    def entries(self) -> int:
-        """The number of results that are remembered."""
-        return self._short.cache_info().currsize + self._long.cache_info().currsize
 
     def cache_clear(self) -> None:
         """Forget all of them, as in a process that has just started."""

@@ -8,8 +8,19 @@ import msgspec
 from msgspec import Struct
 
 from .errors import position_text
-from .yaml_nodes import MAPPING, SEQUENCE, TextError, TextList, TextMap, TextNode, TextScalar
-from .yaml_scalars import MERGE, ScalarError, kind_of, scalar_value
+from .yaml_nodes import (
+    MAPPING,
+    MERGE,
+    SEQUENCE,
+    ScalarError,
+    TextError,
+    TextList,
+    TextMap,
+    TextNode,
+    TextScalar,
+    kind_of,
+    scalar_value,
+)
 from .yaml_text import Limits, parse_text
 
 Path = tuple[str | int, ...]

@@ -8,8 +8,16 @@ from msgspec import Struct
 
 from ...topology.sets.base_errors import PinfoldError
 from .errors import Problem, position_text
-from .yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
-from .yaml_scalars import ScalarError, Value, scalar_value
+from .yaml_nodes import (
+    ScalarError,
+    TextError,
+    TextList,
+    TextMap,
+    TextNode,
+    TextScalar,
+    Value,
+    scalar_value,
+)
 from .yaml_text import Limits, parse_documents
 
 Member = TypeVar("Member", bound=Enum)

@@ -6,6 +6,7 @@ from pinfold.policy.annotations.annotations import Scope, effective
 from pinfold.policy.annotations.preferences import parse_preferences
 from pinfold.policy.manifests.annotation_lint import lint_manifests
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
+from tests.unit.policy.manifests.finding_texts import finding_text
 
 NAMES = st.sampled_from([*sorted({key.name for key in KEYS}), "affinty", "", "a.b"])
 ENDS = st.sampled_from(["", "/", "/pod", "/container.c0", "/container.", "/pods", "/container.c1"])
@@ -70,4 +71,4 @@ def test_any_text_can_be_linted(text: str) -> None:
     for finding in lint_manifests(text):
         assert finding.problem.what
         assert 0 <= finding.line <= len(text) + 2
-        assert finding.text("file").startswith("file")
+        assert finding_text(finding, "file").startswith("file")

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from pinfold.topology.drawing.machine_json import machine_document
 from pinfold.topology.drawing.machine_tree import machine_drawing
-from pinfold.topology.made.machine_capture import capture
-from pinfold.topology.made.snapshot import SysfsSnapshot
+from pinfold.topology.made.snapshot import SysfsSnapshot, capture
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import (
     CoreKind,

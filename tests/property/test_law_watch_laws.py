@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.scenarios.laws.law_watch import LawWatch
+from pinfold.policy.scenarios.law_watch import LawWatch
 from pinfold.policy.scenarios.scenario_file import Topology, parse_scenarios
 from pinfold.policy.scenarios.scenario_run import ScenarioRun
 from pinfold.policy.scenarios.simulated_runtime import Runtime

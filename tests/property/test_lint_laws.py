@@ -17,6 +17,7 @@ from pinfold.policy.scenarios.scenario_file import Topology
 from pinfold.policy.scenarios.simulation import pods_scenario, run_scenario
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
+from tests.unit.policy.manifests.finding_texts import finding_text
 
 MACHINES = [
     machine_from_spec(spec)
@@ -104,7 +105,7 @@ def test_what_lint_passes_is_created_and_what_is_refused_lint_finds(
     text: str, config: Config, machine: Machine
 ) -> None:
     found = lint_manifests(text, PodCheck(config, machine))
-    errors = [one.text("p") for one in found if not one.problem.is_advice]
+    errors = [finding_text(one, "p") for one in found if not one.problem.is_advice]
     scenario = pods_scenario(parse_manifests(text, "p"))
     result = run_scenario(scenario, Topology(machine=machine), config)
     assert bool(errors) >= bool(result.refusals), (text, result.refusals)

@@ -13,8 +13,8 @@ from typing import Final
 from ..model.machine import NumaNode, NumaNodeId
 from ..sets.cpuset import CpuSet, IdListError, NodeSet
 from .attributes import Attributes
+from .available_memory import parse_meminfo
 from .cpus import CPU
-from .meminfo import parse_meminfo
 from .memory_kind import MemoryNode, memory_kinds
 
 NODE: Final = "sys/devices/system/node"

@@ -140,6 +140,13 @@ class DirectoryTree:
 
     def read(self, path: str) -> str | None:
         """The text of a file; None where there is none to read."""
+        return self._text(path, _MAX_FILE_BYTES)
+
+    def beginning(self, path: str) -> str | None:
+        """The first page of a file, which may be all; None where there is none to read."""
+        return self._text(path, _PAGE_BYTES)
+
+    def _text(self, path: str, bytes_max: int) -> str | None:
         try:
             file = self._open(path, os.O_RDONLY)
         except OSError:
@@ -148,26 +155,13 @@ class DirectoryTree:
             content = os.read(file, _PAGE_BYTES)
             # The kernel shows up to a page of an attribute in one read: a short one is the end.
             if len(content) == _PAGE_BYTES:
-                while len(content) < _MAX_FILE_BYTES and (more := os.read(file, 2**18)):
+                while len(content) < bytes_max and (more := os.read(file, 2**18)):
                     content += more
         except OSError:
             return None
         finally:
             os.close(file)
         return content.decode("utf-8", "replace")
-
-    def beginning(self, path: str) -> str | None:
-        """The first page of a file, which may be all; None where there is none to read."""
-        try:
-            file = self._open(path, os.O_RDONLY)
-        except OSError:
-            return None
-        try:
-            return os.read(file, _PAGE_BYTES).decode("utf-8", "replace")
-        except OSError:
-            return None
-        finally:
-            os.close(file)
 
     def names(self, path: str) -> list[str]:
         """The sorted names in a directory; empty where there is none."""

@@ -18,7 +18,7 @@ from ....policy.configuration.config import Config
 from ....policy.configuration.config_text import config_from_values, format_config
 from ....policy.configuration.endpoint import Endpoint, parse_endpoint
 from ....topology.drawing.fingerprint import machine_fingerprint, machine_summary
-from ....topology.made.machine_capture import capture
+from ....topology.made.snapshot import capture
 from ....topology.model.machine import Machine
 from ....topology.sets.base_errors import PinfoldError
 from ....topology.sysfs.sysfs_tree import open_tree

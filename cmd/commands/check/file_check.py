@@ -23,8 +23,7 @@ from ....policy.text.yaml_fields import Field, FieldError, read_fields
 from ....policy.text.yaml_nodes import TextNode
 from ....topology.model.machine import Machine
 from .complaint import Complaint, Severity, Subject
-from .config_check import config_complaints
-from .step_check import step_complaints, written_steps
+from .step_check import config_complaints, step_complaints, written_steps
 
 
 class FileCheck:

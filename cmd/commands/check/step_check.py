@@ -1,29 +1,52 @@
-"""Checks of the steps of scenarios: configurations, pods and expectations in them."""
+"""Checks of configurations, wherever they are written, and of steps of scenarios."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from ....policy.configuration.config_text import config_document
+from ....policy.configuration.config_text import build_config, config_document
+from ....policy.engine.engine import Engine
 from ....policy.manifests.pod_places import FilePlace, PodPlaces, distinct
 from ....policy.manifests.pod_spec import PodSpec
+from ....policy.rules.central_rules import CentralRules
 from ....policy.scenarios.expressions.evaluator import EvaluatorError, check_expression
 from ....policy.scenarios.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import KIND, Scenario, ScenarioFile
-from ....policy.scenarios.step import (
-    CreatePod,
-    Expect,
-    Reconfigure,
-    Start,
-    Step,
-    UnsupportedStep,
-)
+from ....policy.scenarios.step import CreatePod, Expect, Reconfigure, Start, Step, UnsupportedStep
+from ....policy.text.errors import ConfigError
 from ....policy.text.suggestion import nearest
+from ....policy.text.yaml_document import Document
 from ....policy.text.yaml_fields import Field
 from ....policy.text.yaml_nodes import TextMap, TextScalar
+from ....topology.model.machine import Machine
 from .complaint import Complaint, Severity, Subject
-from .config_check import config_complaints
+
+
+def config_complaints(
+    document: Document, subject: Subject, machine: Machine | None
+) -> Iterator[Complaint]:
+    """Complaints about the configuration in a document, on a machine where there is one."""
+    source = document.place(()).source
+    try:
+        loaded = build_config([document])
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            yield Complaint.of_line(line, source, subject, Severity.ERROR)
+        return
+    for warning in loaded.warnings:
+        yield Complaint.of_line(warning, source, subject, Severity.ADVICE)
+    try:
+        with loaded.placing():
+            CentralRules(loaded.config)
+            warnings = () if machine is None else Engine(machine, loaded.config).warnings
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            yield Complaint.of_line(line, source, subject, Severity.ERROR)
+        return
+    for warning in warnings:
+        yield Complaint.of_line(loaded.placed(warning), source, subject, Severity.ADVICE)
+
 
 _AMOUNTS: Final = ("cpu_req", "cpu_lim", "mem_req", "mem_lim", "hugepages")
 _OF_STEP: Final[Mapping[str, tuple[str, ...]]] = {

@@ -5,7 +5,7 @@ from typing import Self
 
 from ....topology.sets.cpuset import CpuSet
 from ...control.documents import AuditDocument, NodeDocument, StatusDocument
-from ...kernel.thread_affinities import read_affinities
+from ...kernel.thread_watch import read_affinities
 
 
 class BoundThreads(NodeDocument, frozen=True, kw_only=True):

@@ -1,7 +1,6 @@
 """Keeps decisions in the history soon after they were made, in a thread of its own."""
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from ....policy.engine.decision import KEPT, rule_names
 from ....policy.engine.snapshot import Snapshot
 from ....policy.model.container import Container, ContainerId
 from ....policy.model.grant import Grant, Refusal
+from ...state.keeper import Keeper
 from ...state.saved_container import PlacedContainer
 from .history_file import BYTES_MAX, HistoryFile, parse_line
 from .saved_decision import (
@@ -51,7 +51,7 @@ class _Waiting(Struct, frozen=True):
     happening: Decided | Identified | Released | Synchronized
 
 
-class HistoryKeeper:
+class HistoryKeeper(Keeper):
     """A report: call it with every happening, from any thread.
 
     The pools a container was held against are kept of those that are still there when it is
@@ -70,15 +70,11 @@ class HistoryKeeper:
         again_seconds: float = _AGAIN_SECONDS,
     ) -> None:
         """`clock`: seconds since 1970; `bytes_max`: of the file."""
+        super().__init__("history", folder, log, again_seconds, "decisions are lost")
         self.file = HistoryFile(folder, log, bytes_max)
-        self._folder = folder
-        self._log = log
         self._pause_seconds = pause_seconds
-        self._again_seconds = again_seconds
         self._clock = clock
         self._waiting: deque[_Waiting] = deque(maxlen=_WAITING_MAX)
-        self._is_changed = threading.Event()
-        self._is_stopping = threading.Event()
         self._paths: dict[ContainerId, str] = {}
         """Of containers that were decided about and not released, as far as was written."""
         self._unmet: dict[ContainerId, frozenset[str]] = {}
@@ -94,9 +90,6 @@ class HistoryKeeper:
         """The containers of the list that is being looked at."""
         self._has_lost = False
         """Whether more happened at once than can wait to be written."""
-        self._complaint = ""
-        self._cost_seconds = 0.0
-        self._thread: threading.Thread | None = None
 
     def __call__(self, happening: Happening) -> None:
         """Note a decision or the end of a container."""
@@ -113,24 +106,6 @@ class HistoryKeeper:
         self._waiting.append(_Waiting(self._clock(), happening))
         if not self._is_changed.is_set():
             self._is_changed.set()
-
-    def fault(self) -> str:
-        """The fault for which decisions were lost last; empty where the file can be written."""
-        return self._complaint
-
-    def start(self, plugin: Front) -> None:
-        """Begin to write; `plugin`: who knows all that runs, for the beginning of each part."""
-        self._thread = threading.Thread(
-            target=self._run, args=(plugin,), name="history", daemon=True
-        )
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Write what was noted last; needed before the plugin's policy ends."""
-        self._is_stopping.set()
-        self._is_changed.set()
-        if self._thread is not None:
-            self._thread.join()
 
     def last_of(self, container_id: str) -> SavedDecision | None:
         """The last decision that was written of a container, and that gave it a place. O(bytes)."""
@@ -159,29 +134,11 @@ class HistoryKeeper:
             yield found.with_rules_of(later.pop(found.id, None))
         yield from later.values()
 
-    def _run(self, plugin: Front) -> None:
-        is_last = False
-        while not is_last:
-            self._is_changed.wait(self._again_seconds if self._complaint else None)
-            # What ends meanwhile is told in fewer words, and many starts are written at once.
-            self._is_stopping.wait(max(self._pause_seconds, _PAUSES * self._cost_seconds))
-            # In this order: an end that comes in between is seen, or sets the event anew.
-            self._is_changed.clear()
-            is_last = self._is_stopping.is_set()
-            begun = time.thread_time()
-            try:
-                self._write(plugin, is_last=is_last)
-            except OSError as error:  # a busy policy's timeout is one, too
-                self._complain(f"{self._folder}: {error.strerror or error} — decisions are lost")
-            except Exception:
-                # Whatever cannot be written of one decision, that of the next one may be.
-                self._complaint = f"{self._folder}: a fault of ours — decisions are lost"
-                self._log.exception("%s", self._complaint)
-            else:
-                self._complaint = ""
-            self._cost_seconds = time.thread_time() - begun
+    def _pause_seconds_left(self) -> float:
+        # What ends meanwhile is told in fewer words, and many starts are written at once.
+        return max(self._pause_seconds, _PAUSES * self._cost_seconds)
 
-    def _write(self, plugin: Front, *, is_last: bool) -> None:
+    def _keep(self, plugin: Front, *, is_last: bool) -> None:
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if not batch and not (is_last and self._unnamed):
             if self._complaint:
@@ -192,7 +149,7 @@ class HistoryKeeper:
         if not self._has_begun:
             self._has_begun = True
             for one in self._living():
-                self._note(ContainerId(one.id), one.path, one.unmet)
+                self._remember(ContainerId(one.id), one.path, one.unmet)
         present: Iterator[SavedDecision] = iter(())
         if self.file.is_full:
             snapshot = take_snapshot(plugin, "history", _BUSY_SECONDS)
@@ -278,7 +235,7 @@ class HistoryKeeper:
             return
         is_refused = isinstance(decision.result, Refusal)
         if not is_refused:
-            self._note(container.id, container.path, decision.unmet)
+            self._remember(container.id, container.path, decision.unmet)
             self._results[container.id] = decision.result
         yield saved_decision(
             at,
@@ -299,7 +256,7 @@ class HistoryKeeper:
         self._listed.clear()
         self._has_lost = False
 
-    def _note(self, container_id: ContainerId, path: str, unmet: tuple[str, ...]) -> None:
+    def _remember(self, container_id: ContainerId, path: str, unmet: tuple[str, ...]) -> None:
         """Remember a container of which is written, and the rules that are told there."""
         self._paths[container_id] = path
         self._unmet.pop(container_id, None)
@@ -317,11 +274,6 @@ class HistoryKeeper:
             is_placed = found.decision is not None and found.decision.pool is not None
             if found.event != RELEASE and (is_placed or found.event == PRESENT):
                 yield found
-
-    def _complain(self, complaint: str) -> None:
-        if complaint != self._complaint:
-            self._log.error("%s", complaint)
-        self._complaint = complaint
 
 
 def _names(unmet: tuple[str, ...]) -> frozenset[str]:

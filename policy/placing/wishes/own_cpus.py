@@ -10,8 +10,8 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from ....topology.model.machine import Machine
+from ...annotations.annotation_values import AS_REQUESTED, is_whole_cores
 from ...annotations.annotations import Scope, effective
-from ...annotations.own_cpu_values import AS_REQUESTED, is_whole_cores
 from ...annotations.preferences import Preferences
 from ...configuration.config import Config, OnUnsatisfiable
 from ...model.container import Container

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pinfold.cmd.kernel.thread_affinities import read_affinities
+from pinfold.cmd.kernel.thread_watch import read_affinities
 from pinfold.cmd.pinfold import main
 from pinfold.topology.sets.cpuset import CpuSet
 

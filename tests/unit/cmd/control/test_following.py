@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from pinfold.cmd.control.control_client import ControlClient, ControlError
-from pinfold.cmd.control.documents import FollowedDocument, PinDocument
-from pinfold.cmd.control.following.decision_feed import (
+from pinfold.cmd.control.decision_journal import (
     WAITING_MAX,
     DecisionFeed,
     DecisionFollower,
 )
-from pinfold.cmd.control.stream_places import STREAMS_MAX
+from pinfold.cmd.control.documents import FollowedDocument, PinDocument
+from pinfold.cmd.control.service_handlers import STREAMS_MAX
 from pinfold.cmd.pinfold import main
 from pinfold.nri.dispatch.report import Released
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId

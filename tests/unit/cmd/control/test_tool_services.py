@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from pinfold.cmd.control.api import health_pb2
 from pinfold.cmd.control.api import reflection_pb2 as reflection
-from pinfold.cmd.control.stream_places import STREAMS_MAX
+from pinfold.cmd.control.service_handlers import STREAMS_MAX
 
 from .asked_node import AskedNode
 

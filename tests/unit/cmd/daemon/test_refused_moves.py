@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.cmd.daemon.moves.refused_moves import RefusedMoves
+from pinfold.nri.dispatch.front import Front
 from pinfold.nri.dispatch.report import Decided, Happening, Unapplied
 from pinfold.policy.engine.decision import STUCK
 from pinfold.policy.engine.replacing.joint_replacement import JointStep
@@ -20,7 +21,7 @@ from tests.unit.policy.engine.test_penning import whole
 from tests.unit.policy.engine.test_replacement import lasting
 
 
-class PaperFront(LiveNode):
+class PaperFront(LiveNode, Front):
     """A front whose runtime has told all that runs."""
 
     def stop(self) -> None: ...

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from pinfold.cmd.kernel.cgroup_pins import cgroup_reader
-from pinfold.cmd.kernel.thread_affinities import read_affinities
-from pinfold.cmd.kernel.thread_watch import ThreadWatch
+from pinfold.cmd.kernel.thread_watch import ThreadWatch, read_affinities
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.inquiry.audit import EVERYTHING, MEMORY_ALONE, Drift, find_drift

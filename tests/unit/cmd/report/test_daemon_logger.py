@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.report.daemon_logger import DaemonLogger
-from pinfold.cmd.report.json_lines import JsonFormatter, parse_pairs
+from pinfold.cmd.report.daemon_logger import DaemonLogger, JsonFormatter, parse_pairs
 from pinfold.cmd.report.line_record import LineRecord, line_logger
 from pinfold.cmd.report.log_fields import fields
 from pinfold.cmd.report.log_setup import LogHandler, MarkedFormatter

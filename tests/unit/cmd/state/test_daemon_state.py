@@ -201,7 +201,7 @@ def test_a_pen_and_the_size_of_a_pod_are_remembered() -> None:
     )
     larger = structs.replace(size, cpu_request_milli=6000, cpu_limit_milli=6000)
     node = PlacedContainer(container, CpuSet.of(1), None, grant, POOL, pod_size=larger)
-    (saved,) = SavedPods().collect([node])
+    (saved,) = SavedPods().follow([node], ())
     (again,) = saved.containers
     assert again.advice() == Advice.of(grant, POOL, pod_size=larger, cpu_request_milli=0)
     assert again.advice().is_penned
@@ -531,7 +531,9 @@ def talkative(pod: str, *names: str, text: str) -> list[Container]:
 
 
 def collected(running: list[Container], pods: SavedPods | None = None) -> State:
-    return State(pods=(pods or SavedPods()).collect(map(placed, running)))
+    saved = pods or SavedPods()
+    gone = vars(saved)["_pods"].keys() - {one.id for one in running}
+    return State(pods=saved.follow(map(placed, running), gone))
 
 
 @pytest.mark.parametrize(
@@ -669,14 +671,14 @@ def test_a_container_is_saved_with_all_the_policy_looks_at() -> None:
     )
     grant = structs.replace(GRANT, exclusive=CpuSet.of(200), grown=(CpuSet.of(200),))
     advice = Advice.of(grant, POOL, cpu_request_milli=container.resources.cpu_request_milli)
-    (pod,) = SavedPods().collect([placed(container, grant)])
+    (pod,) = SavedPods().follow([placed(container, grant)], ())
     content = msgspec.json.encode(pod)
     saved = msgspec.json.decode(content, type=SavedPod)
     assert saved.containers[0].advice() == advice
     (again,) = saved.running()
     assert again.pod.annotations == ours
     assert again.pod.labels == container.pod.labels
-    (pod,) = SavedPods().collect([placed(again, grant)])
+    (pod,) = SavedPods().follow([placed(again, grant)], ())
     assert msgspec.json.encode(pod) == content
     assert again.resources == container.resources
     assert again.hints == container.hints

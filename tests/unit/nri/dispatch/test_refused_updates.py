@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.nri.dispatch import acknowledgements
-from pinfold.nri.dispatch.refusals.refused_updates import RefusedUpdates
+from pinfold.nri.dispatch.refusals import RefusedUpdates
 from pinfold.nri.dispatch.report import Unmoved, Unplaceable, Updated
 from pinfold.policy.engine.advice import Advice
 from pinfold.policy.model.container import Container, ContainerId

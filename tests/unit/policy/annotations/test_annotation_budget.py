@@ -30,6 +30,7 @@ from pinfold.policy.text.yaml_nodes import TextError, TextList, TextMap, TextNod
 from pinfold.policy.text.yaml_text import marks, parse_text
 from pinfold.topology.made.spec import machine_from_spec
 from tests.bench.hostile_pods import hostile_pods
+from tests.unit.policy.text.test_text_cache import entries
 
 MACHINE = machine_from_spec("socket:1 numa:2 core:4 thread:2 mem:8G")
 DOMAIN = "resource-policy.nri.io"
@@ -246,9 +247,9 @@ def test_caches_of_what_strangers_write_hold_few_long_texts() -> None:
         text = f"# {number}\n" + "x" * 60_000 + ": [a]\nc: [d]"
         problems_of({f"{DOMAIN}/affinity": text})
     for module in (affinity, annotations, preferences):
-        entries = [one.entries for one in vars(module).values() if is_cache(one)]
-        assert entries
-        assert max(entries) <= SHORT_MAX + LONG_MAX
+        kept = [entries(one) for one in vars(module).values() if is_cache(one)]
+        assert kept
+        assert max(kept) <= SHORT_MAX + LONG_MAX
 
 
 def is_cache(value: object) -> TypeGuard[TextCache[..., object]]:

@@ -11,6 +11,7 @@ from pinfold.policy.manifests.annotation_lint import (
     lint_manifests,
     written_pods,
 )
+from tests.unit.policy.manifests.finding_texts import finding_text
 
 POD = """\
 apiVersion: v1
@@ -30,7 +31,7 @@ spec:
 
 def lint(annotation: str) -> list[tuple[int, str]]:
     findings = lint_manifests(POD.replace("{annotation}", annotation))
-    return [(finding.line, finding.text("web.yaml")) for finding in findings]
+    return [(finding.line, finding_text(finding, "web.yaml")) for finding in findings]
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,7 @@ def test_lists_of_lists_by_alias_come_to_an_end() -> None:
     texts += [f"- &a{n} {{kind: List, items: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 40)]
     text = "\n".join(texts)
     (found,) = lint_manifests(text)
-    assert found.text("web.yaml") == (
+    assert finding_text(found, "web.yaml") == (
         "web.yaml:1:1: manifest: more than 10000 objects — write several files"
         "\n    kind: List\n    ^"
     )

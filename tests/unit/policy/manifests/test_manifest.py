@@ -6,8 +6,7 @@ import pytest
 
 from pinfold.policy.manifests.annotation_lint import lint_manifests
 from pinfold.policy.manifests.manifest import parse_manifests, pods_of
-from pinfold.policy.manifests.pod_size import SizedContainer, pod_size
-from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec, SizedContainer, pod_size
 from pinfold.policy.model.container import QosClass, Resources
 from pinfold.policy.text.yaml_fields import FieldError, read_fields
 

@@ -7,6 +7,7 @@ from pinfold.cmd.pinfold import main
 from pinfold.policy.manifests.annotation_lint import lint_manifests
 from pinfold.policy.manifests.manifest import pods_of
 from pinfold.policy.text.yaml_fields import read_fields
+from tests.unit.policy.manifests.finding_texts import finding_text
 
 POD = """\
 apiVersion: v1
@@ -43,7 +44,7 @@ OF_NODES = "to Kubernetes' scheduler 'topology.pinfold.dev/numa' is a label of w
 
 
 def found(text: str) -> list[str]:
-    return [one.text("x.yaml").splitlines()[0] for one in lint_manifests(text)]
+    return [finding_text(one, "x.yaml").splitlines()[0] for one in lint_manifests(text)]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from pinfold.policy.manifests.annotation_lint import lint_manifests
+from tests.unit.policy.manifests.finding_texts import finding_text
 
 ADDED = "(each container has a value of its own, but one that is added has not)"
 WRONG = "smt.pinfold.dev/pod: pakc"
@@ -17,7 +18,7 @@ def found(*annotations: str, containers: str = "{name: a}, {name: b}") -> list[s
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n"
         f"{lines}spec: {{containers: [{containers}]}}\n"
     )
-    return [one.text("x.yaml").splitlines()[0] for one in lint_manifests(text)]
+    return [finding_text(one, "x.yaml").splitlines()[0] for one in lint_manifests(text)]
 
 
 @pytest.mark.parametrize(

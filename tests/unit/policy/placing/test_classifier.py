@@ -15,6 +15,7 @@ from pinfold.policy.rules import affinity
 from pinfold.policy.text.errors import Problem
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import MemoryKind
+from tests.unit.policy.text.test_text_cache import entries
 
 DOMAIN = "resource-policy.nri.io"
 G, BURSTABLE, BEST_EFFORT = QosClass.GUARANTEED, QosClass.BURSTABLE, QosClass.BEST_EFFORT
@@ -376,7 +377,7 @@ def test_what_is_read_when_a_pod_begins_is_not_read_again_for_its_containers() -
     pod = Pod(id=PodId("p"), name="web", annotations=annotations, qos=G)
     classifier, read = Classifier(Config()), vars(affinity)["_parse_texts"]
     classifier.expect(pod)
-    before = read.entries
+    before = entries(read)
     found = classifier.classify(Container(id=ContainerId("c"), name="c0", pod=pod))
     assert [rule.weight for rule in found.rules] == [1]
-    assert read.entries == before
+    assert entries(read) == before

@@ -10,6 +10,7 @@ from pinfold.policy.configuration.config import Agent, Config, CpuClass, PoolLab
 from pinfold.policy.manifests.annotation_lint import lint_manifests
 from pinfold.policy.scenarios.pod_check import PodCheck
 from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.policy.manifests.finding_texts import finding_text
 
 MACHINE = "socket:2 core:4 mem:4G"
 
@@ -41,7 +42,9 @@ def lint(
 ) -> list[str]:
     text = POD.replace("ANNOTATION", annotation).replace("WEB", web)
     check = PodCheck(config, machine_from_spec(machine) if machine else None)
-    return [one.text("shop.yaml").partition("\n")[0] for one in lint_manifests(text, check)]
+    return [
+        finding_text(one, "shop.yaml").partition("\n")[0] for one in lint_manifests(text, check)
+    ]
 
 
 IRQ = "irq-affinity.resource-policy.nri.io/{}: 'claim: [\"*eth0*\"]'"
@@ -156,7 +159,7 @@ def test_a_cold_start_where_memory_is_that_of_others_too_is_told(
     text = text.replace("ANNOTATION", wish).replace("WEB", "{cpu: 1500m, memory: 1Mi}")
     check = PodCheck(None, None)
     assert [
-        one.text("shop.yaml").partition("\n")[0] for one in lint_manifests(text, check)
+        finding_text(one, "shop.yaml").partition("\n")[0] for one in lint_manifests(text, check)
     ] == found
 
 
@@ -657,7 +660,7 @@ spec:
     ],
 )
 def test_a_pod_that_cannot_be_read_is_found(text: str, place: str, what: str) -> None:
-    found = [one.text("p.yaml") for one in lint_manifests(text, PodCheck(None, None))]
+    found = [finding_text(one, "p.yaml") for one in lint_manifests(text, PodCheck(None, None))]
     assert any(one.startswith(f"p.yaml:{place}: {what}") for one in found)
 
 
@@ -672,7 +675,7 @@ metadata:
     smt.pinfold.dev/pod: pack
 """
     (found,) = lint_manifests(text)
-    assert found.text("d.yaml").startswith(
+    assert finding_text(found, "d.yaml").startswith(
         f"d.yaml:6:5: smt.pinfold.dev/pod: the annotations of a {kind} itself do not reach its pods"
         " — move it to spec."
     )

@@ -6,9 +6,9 @@ import pytest
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.scenarios.result import ScenarioResult
+from pinfold.policy.scenarios.scenario_facts import not_simulated
 from pinfold.policy.scenarios.scenario_file import Topology, parse_scenarios
 from pinfold.policy.scenarios.simulation import run_scenario
-from pinfold.policy.scenarios.speed_select_facts import not_simulated
 from pinfold.policy.text.yaml_fields import read_fields
 from pinfold.topology.made.spec import machine_from_spec
 

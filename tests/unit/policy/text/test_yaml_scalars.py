@@ -2,8 +2,7 @@
 
 import pytest
 
-from pinfold.policy.text.yaml_nodes import TextList, TextScalar
-from pinfold.policy.text.yaml_scalars import ScalarError, kind_of, scalar_value
+from pinfold.policy.text.yaml_nodes import ScalarError, TextList, TextScalar, kind_of, scalar_value
 from pinfold.policy.text.yaml_text import Limits, parse_text
 
 

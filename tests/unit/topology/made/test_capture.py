@@ -7,8 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from pinfold.cmd.pinfold import main
-from pinfold.topology.made.machine_capture import Recorder, capture
-from pinfold.topology.made.snapshot import pack
+from pinfold.topology.made.snapshot import Recorder, capture, pack
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import SocketId, SpeedSelect
 from pinfold.topology.sets.cpuset import CpuSet

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pinfold.topology.sysfs.meminfo import parse_meminfo
+from pinfold.topology.sysfs.available_memory import parse_meminfo
 
 
 @pytest.mark.parametrize(

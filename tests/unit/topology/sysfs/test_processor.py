@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pinfold.topology.drawing.machine_tree import machine_drawing
-from pinfold.topology.made.machine_capture import capture
+from pinfold.topology.made.snapshot import capture
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Processor
 from pinfold.topology.sysfs.discovery import discover

@@ -14,7 +14,10 @@ import pytest
 from pinfold.cmd.kernel.kernel_settings import KernelSettings
 from pinfold.cmd.kernel.knobs import Knobs
 from pinfold.cmd.kernel.originals import Originals
-from pinfold.cmd.kernel.speed_select.speed_select_registers import DeviceRegisters
+from pinfold.cmd.kernel.speed_select.speed_select_registers import (
+    DeviceRegisters,
+    SpeedSelectSession,
+)
 from pinfold.cmd.kernel.speed_select_access import SpeedSelectAccess
 from pinfold.policy.tuning.effects import Effects, Knob, KnobKind
 from pinfold.topology.made.spec import machine_from_spec
@@ -29,8 +32,8 @@ CPU = Knob(KnobKind.CLOS, 17, "0/1")
 WANTED = {FAST: "3800000", TOP: "3800000", CPU: "3", POWER: "1 ordered", TURBO: "1"}
 
 
-class Domain(DeviceRegisters):
-    """The registers of one power domain; turbo frequency needs core power, as in hardware."""
+class Domain:
+    """The device of one power domain; turbo frequency needs core power, as in hardware."""
 
     def __init__(self) -> None:
         self.clos = {16: 0, 17: 0}
@@ -41,66 +44,67 @@ class Domain(DeviceRegisters):
         self.refusal: int | None = None
 
     @contextlib.contextmanager
-    def session(self, machine: Machine) -> Generator[None, None, None]:
-        yield
+    def connect(self, machine: Machine) -> Generator[SpeedSelectSession, None, None]:
+        del machine
+        found = SpeedSelect(
+            socket=SocketId(0),
+            domain=1,
+            cpus=CpuSet.parse("16-17"),
+            clos_of=dict(self.clos),
+            clos_khz=dict(self.khz),
+            has_core_power=self.power[0],
+            clos_order=(0, 1, 2, 3) if self.power[1] else (),
+            has_turbo_frequency=self.turbo,
+        )
+        yield (found,), self
 
     def state(self) -> tuple[object, ...]:
         return dict(self.clos), dict(self.khz), self.power, self.turbo
 
-    def ensure(self, socket: int, domain: int) -> None:
-        self._here(socket, domain)
-
-    def clos_of(self, socket: int, domain: int, cpu: int) -> int:
-        self._here(socket, domain)
-        return self.clos[cpu]
-
-    def set_clos(self, socket: int, domain: int, cpu: int, clos: int) -> None:
-        self._write(socket, domain, f"cpu {cpu}")
+    def associate(self, domain: SpeedSelect, cpus: CpuSet, clos: int) -> None:
+        (cpu,) = cpus
+        self._write(domain, f"cpu {cpu}")
         self.clos[cpu] = clos
 
-    def clos_khz(self, socket: int, domain: int, clos: int) -> tuple[int, int]:
-        self._here(socket, domain)
-        return self.khz[clos]
-
-    def set_clos_khz(self, socket: int, domain: int, clos: int, low: int, high: int) -> None:
-        self._write(socket, domain, f"class {clos}")
-        self.khz[clos] = (low, high)
-
-    def core_power(self, socket: int, domain: int) -> tuple[bool, bool]:
-        self._here(socket, domain)
-        return self.power
+    def limit(self, domain: SpeedSelect, clos: int, lowest_khz: int, highest_khz: int) -> None:
+        self._write(domain, f"class {clos}")
+        self.khz[clos] = (lowest_khz, highest_khz)
 
     def set_core_power(
-        self, socket: int, domain: int, *, is_enabled: bool, is_ordered: bool
+        self, domain: SpeedSelect, *, is_enabled: bool, is_ordered: bool = True
     ) -> None:
-        self._write(socket, domain, "core power")
+        self._write(domain, "core power")
         assert is_enabled or not self.turbo, "turbo frequency must go first"
         self.power = (is_enabled, is_ordered)
 
-    def turbo_frequency(self, socket: int, domain: int) -> bool:
-        self._here(socket, domain)
-        return self.turbo
-
-    def set_turbo_frequency(self, socket: int, domain: int, *, is_enabled: bool) -> None:
-        self._write(socket, domain, "turbo frequency")
+    def set_turbo_frequency(self, domain: SpeedSelect, *, is_enabled: bool) -> None:
+        self._write(domain, "turbo frequency")
         assert self.power == (True, True), "core power must come first"
         self.turbo = is_enabled
 
-    def _here(self, socket: int, domain: int) -> None:
-        assert (socket, domain) == (0, 1)
-
-    def _write(self, socket: int, domain: int, what: str) -> None:
-        self._here(socket, domain)
+    def _write(self, domain: SpeedSelect, what: str) -> None:
+        assert (domain.socket, domain.domain) == (0, 1)
         if self.refusal is not None:
             raise OSError(self.refusal, os.strerror(self.refusal))
         self.written.append(what)
 
 
-def settings(folder: Path, registers: DeviceRegisters | None) -> KernelSettings:
-    log = logging.getLogger("settings")
-    return KernelSettings(
-        Knobs(folder, SpeedSelectAccess(lambda: registers)), Originals(folder, "boot", log), log
-    )
+class Settings(KernelSettings):
+    """Settings that are made each in a session of their own."""
+
+    def __init__(self, folder: Path, access: SpeedSelectAccess) -> None:
+        log = logging.getLogger("settings")
+        super().__init__(Knobs(folder, access), Originals(folder, "boot", log), log)
+        self._access = access
+
+    def apply(self, wanted: Effects) -> int:
+        with self._access.session(machine()):
+            return super().apply(wanted)
+
+
+def settings(folder: Path, domain: Domain | None) -> KernelSettings:
+    registers = None if domain is None else DeviceRegisters(domain.connect)
+    return Settings(folder, SpeedSelectAccess(lambda: registers))
 
 
 def test_what_is_set_is_put_back_in_the_order_the_hardware_needs(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_a_power_domain_the_hardware_does_not_have_is_told(
 
 def test_there_are_no_registers_outside_of_a_session(node: Node) -> None:
     with pytest.raises(OSError, match="not before anything is known"):
-        node.registers.turbo_frequency(0, 0)
+        node.registers.read("turbo_frequency/0/0/0")
 
 
 def test_a_path_without_a_device_cannot_be_opened(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
-"""Places for streams, each of which has a thread of the service for as long as it lasts."""
+"""Handlers of methods, and places for streams: each has a thread for as long as it lasts."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator
-from typing import Final
+from collections.abc import Callable, Generator
+from typing import Any, Final, cast
 
 import grpc
+from google.protobuf.message import Message
 
 STREAMS_MAX: Final = 4
 """Streams of all clients at once; one more is told to come later."""
@@ -38,3 +39,15 @@ class StreamPlaces:
             yield over
         finally:
             self._free.release()
+
+
+def handler(
+    make: Callable[..., object], request: type[Message], answer: Callable[..., object]
+) -> grpc.RpcMethodHandler[Any, Any]:
+    """The handler of a method. `make`: grpc's own for methods of its kind."""
+    found = make(answer, request_deserializer=request.FromString, response_serializer=_serialized)
+    return cast("grpc.RpcMethodHandler[Any, Any]", found)
+
+
+def _serialized(message: Message) -> bytes:
+    return message.SerializeToString()

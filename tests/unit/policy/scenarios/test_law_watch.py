@@ -12,7 +12,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.pinning import Pinning
-from pinfold.policy.scenarios.laws.law_watch import LawWatch
+from pinfold.policy.scenarios.law_watch import LawWatch
 from pinfold.policy.scenarios.scenario_file import Topology, parse_scenarios
 from pinfold.policy.scenarios.scenario_run import ScenarioRun
 from pinfold.policy.scenarios.simulated_runtime import Running, Runtime

@@ -1,10 +1,12 @@
-"""The option that says which devices of a machine an extended resource stands for."""
+"""Options about a simulated node: devices for resources, and how its kubelet protects memory."""
 
 import fnmatch
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import click
 
+from ....policy.model.memory_qos import MemoryQos
 from ....topology.model.machine import Machine
 
 
@@ -35,3 +37,21 @@ def check_devices(devices: Mapping[str, tuple[str, ...]], machine: Machine) -> N
                     f"--device {resource}={name}: the machine has no such device — its devices:"
                     f" {listed}"
                 )
+
+
+_POLICIES: Final = {one.value: one for one in MemoryQos}
+
+
+def _policy(_context: click.Context, _parameter: click.Parameter, text: str) -> MemoryQos:
+    return _POLICIES[text]
+
+
+memory_qos_option: Final = click.option(
+    "--memory-qos",
+    type=click.Choice([*_POLICIES], case_sensitive=False),
+    default=MemoryQos.OFF.value,
+    show_default=True,
+    callback=_policy,
+    help="The kubelet's memoryReservationPolicy, where its feature MemoryQoS is on.",
+)
+"""A command's `--memory-qos`: `memory_qos`, a `MemoryQos`."""

@@ -1,19 +1,71 @@
-"""Watch over the laws of a simulated node, step by step."""
+"""Watch over the laws of a simulated node: what must be true after every step."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, count
+from operator import attrgetter, is_not
+from typing import Final, Generic, TypeVar
 
-from ....topology.sets.cpuset import CpuSet, NodeSet
-from ...engine.engine import Engine
-from ...engine.snapshot import PresentHoldings
-from ...model.container import ContainerId
-from ...model.grant import Grant
-from ...model.pinning import Pinning
-from ...model.request import CpuType
-from ..simulated_runtime import Running, Runtime
-from .seen_values import SeenValues
+from ...topology.sets.cpuset import CpuSet, NodeSet
+from ..engine.engine import Engine
+from ..engine.snapshot import PresentHoldings
+from ..model.container import ContainerId
+from ..model.grant import Grant
+from ..model.pinning import Pinning
+from ..model.request import CpuType
+from .simulated_runtime import Running, Runtime
+
+T = TypeVar("T")
+_NOBODY: Final = object()
+
+
+class SeenValues(Generic[T]):
+    """Values by container as a table had them at the last look.
+
+    Nobody need tell what was changed in it: the looks are compared. In C, as next to nothing is
+    another one after a step.
+    """
+
+    def __init__(self) -> None:
+        """Begin with an empty table."""
+        self._ids: list[ContainerId] = []
+        self._values: list[T] = []
+
+    def changed(self, table: Mapping[ContainerId, T]) -> Mapping[ContainerId, T | None]:
+        """The ids of which the table has another object by now, with the one before.
+
+        Without one before, and without a value of None, it is None.
+        """
+        return self.renewed(table, table.values())
+
+    def renewed(
+        self, ids: Iterable[ContainerId], values: Iterable[T]
+    ) -> Mapping[ContainerId, T | None]:
+        """As `changed`, of the values of these ids in their order."""
+        old_ids, old_values = self._ids, self._values
+        self._ids, self._values = ids, values = [*ids], [*values]
+        size = len(old_ids)
+        if ids[:size] == old_ids and values[:size] == old_values:
+            return dict.fromkeys(ids[size:])
+        # All that changed lies between what is the same at the beginning and at the end.
+        begin = min(_alike(ids, old_ids), _alike(values, old_values))
+        most = min(len(ids), size) - begin
+        end = min(most, _alike(ids[::-1], old_ids[::-1]), _alike(values[::-1], old_values[::-1]))
+        before = dict(zip(old_ids[begin : size - end], old_values[begin : size - end], strict=True))
+        last = len(ids) - end
+        after = dict(zip(ids[begin:last], values[begin:last], strict=True))
+        return {
+            one: before.get(one)
+            for one in {**before, **after}
+            if before.get(one, _NOBODY) is not after.get(one, _NOBODY)
+        }
+
+
+def _alike(some: Sequence[object], others: Sequence[object]) -> int:
+    """The number of first elements that are the same objects in both."""
+    at = next(compress(count(), map(is_not, some, others)), None)
+    return min(len(some), len(others)) if at is None else at
+
 
 _CPUS: Final[Callable[[Running], CpuSet | None]] = attrgetter("cpus")
 _MEMS: Final[Callable[[Running], NodeSet | None]] = attrgetter("mems")
@@ -101,8 +153,8 @@ class LawWatch:
         self, cpu: int, owners: Sequence[ContainerId], held: PresentHoldings
     ) -> Iterator[str]:
         """Each owner of a cpu with the last one before that must not have it as well."""
-        for count, other in enumerate(owners):
-            for one in reversed(owners[:count]):
+        for place, other in enumerate(owners):
+            for one in reversed(owners[:place]):
                 # A slice of a pen is exclusive to both.
                 if _pen_of(one, held) != other and _pen_of(other, held) != one:
                     both = f"{self._path(one)} and {self._path(other)}"

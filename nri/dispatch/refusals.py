@@ -1,17 +1,19 @@
-"""Refused updates: containers that the kernel runs where it did, as told to the policy."""
+"""Refusals of a runtime: updates that it does not make, and creations that it undid."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
-from ....policy.engine.decision import STUCK
-from ....policy.engine.engine import Engine
-from ....policy.model.container import ContainerId
-from ....topology.sets.cpuset import CpuSet
-from ..actuator import Actuator
-from ..owner import Owner
-from ..pin_state import Mismatch
-from ..report import Report, Unmoved, Unplaceable
+from ...policy.engine.decision import STUCK
+from ...policy.engine.engine import Engine
+from ...policy.model.container import Container, ContainerId
+from ...policy.model.instances import instance_key
+from ...topology.sets.cpuset import CpuSet
+from .actuator import Actuator
+from .owner import Owner
+from .pin_state import Mismatch
+from .report import CreationUndone, Report, Unmoved, Unplaceable
 
 
 class RefusedUpdates:
@@ -87,3 +89,27 @@ class RefusedUpdates:
             reason = next(problem.what for problem in problems if problem.where == STUCK)
             self._owner.afterwards(partial(self._report, Unplaceable(container, reason)))
         self._owner.afterwards(partial(self._report, Unmoved(len(self._told))))
+
+
+_KNOWN_MAX: Final = 1000
+
+
+class UndoneCreations:
+    """Counts undone creations by pod and name of the container, until one of that name runs."""
+
+    def __init__(self) -> None:
+        self._times: dict[tuple[str, str], int] = {}
+
+    def count(self, container: Container) -> CreationUndone:
+        """One more."""
+        key = instance_key(container)
+        times = self._times.pop(key, 0) + 1
+        self._times[key] = times
+        if len(self._times) > _KNOWN_MAX:
+            del self._times[next(iter(self._times))]
+        return CreationUndone(container=container, times=times, had_cpus=bool(container.cpus))
+
+    def forget(self, container: Container | None) -> None:
+        """A container runs: whatever was wrong with those of its name is over."""
+        if self._times and container is not None:
+            self._times.pop(instance_key(container), None)
