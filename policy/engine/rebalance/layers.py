@@ -6,7 +6,6 @@ date, which pools gain and lose when one of the two goes elsewhere.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from ....topology.model.machine import Level
 from ...model.container import ContainerId
@@ -18,49 +17,6 @@ PairWeights = Mapping[ContainerId, Mapping[ContainerId, int]]
 
 Steps = Sequence[tuple[int, int]]
 """Pools, and what to be inside of one is worth more, or less where negative, by unit of weight."""
-
-
-class Layer(Protocol):
-    """Weights of one kind."""
-
-    @property
-    def weights(self) -> PairWeights:
-        """The weights of this kind."""
-        ...
-
-    @property
-    def most(self) -> int:
-        """The most that one unit of weight can be worth."""
-        ...
-
-    @property
-    def least(self) -> int:
-        """The least."""
-        ...
-
-    @property
-    def level(self) -> Level | None:
-        """The level of its rules; None where they name none."""
-        ...
-
-    def worth(self, weight: int, first: int, second: int) -> int:
-        """The worth of one unit of a weight between two pools."""
-        ...
-
-    def steps(self, source: int, target: int) -> Steps:
-        """The change for a friend of a container that goes from a pool to another; -1: nowhere."""
-        ...
-
-    def refuges(self, source: int, target: int) -> Steps:
-        """The change for an enemy, beside that: a wide pool is no refuge from those inside it."""
-        ...
-
-    def pull(self, pool_id: int, other: int) -> int:
-        """The pull of one unit of weight in another pool on a container that is placed in one.
-
-        0 where that is what it is worth, too.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +79,7 @@ class WeightLayer:
         return tuple(found)
 
     def pull(self, pool_id: int, other: int) -> int:
-        """No pull beside the worth. O(1)."""
+        """No pull of another pool on a container in one, beside what that is worth. O(1)."""
         return 0
 
     def _step(self, pool_id: int) -> int:
@@ -233,3 +189,9 @@ class LevelLayer:
         """The share of a pool's domains that the other one touches. O(1)."""
         own = self.touched[pool_id]
         return self.scale * (own & self.touched[other]).bit_count() // max(own.bit_count(), 1)
+
+
+Layer = WeightLayer | LevelLayer
+"""Weights of one kind. In both `most` and `least` are what one unit of weight can be worth, and -1
+is a source from nowhere. `steps` are the change for a friend of a container that goes from one pool
+to another, and `refuges` that for an enemy beside it: a wide pool is no refuge from those in it."""
