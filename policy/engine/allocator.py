@@ -1,6 +1,6 @@
 """Single containers and what they hold: placed, adopted, resized, released."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import structs
@@ -34,16 +34,16 @@ from .replacing.replacement import nothing_to_move, plan_replacement, relocated
 from .restoring.restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
-from .snapshot import Snapshot, exclusive_cpus
+from .snapshot import Snapshot, occupancy_of
 from .unmet.unmet_rules import UnmetRules
 
 
 class Allocator:
     """The books and the roster of one machine, changed together, container by container."""
 
-    def __init__(self, books: Books, interrupts: Sequence[Interrupt]) -> None:
+    def __init__(self, books: Books, interrupts: tuple[Interrupt, ...]) -> None:
         """`books`: empty ones."""
-        self.books, self.machine, self.config = books, books.machine, books.config
+        self.books, self.interrupts = books, interrupts
         self.roster = Roster()
         self.classifier = Classifier(books.config, interrupts, books.machine)
         judge = self._judge = Judge(books, books.config)
@@ -60,20 +60,20 @@ class Allocator:
         self.pen_resizer = PenResizer(books, self.roster, self.unmet, self.pens)
         self.parties = Parties(books, self.roster, self.pens)
 
-    @property
+    def anew(self, books: Books | None = None) -> "Allocator":
+        """Another one of the same node that knows of no container. `books`: other empty ones."""
+        found = Allocator(books or self.books.emptied(), self.interrupts)
+        found.roster.unread = self.roster.unread
+        return found
+
     def occupancy(self) -> Occupancy:
         """The cpus that containers have for themselves. O(grants)."""
-        holdings = exclusive_cpus(self.books.ledger.grants, self.roster.classified)
-        supply = self.books.supply
-        return Occupancy(machine=self.machine, config=self.config, supply=supply, holdings=holdings)
+        return occupancy_of(self.books, self.books.ledger.grants, self.roster.classified)
 
-    def snapshot(self, unread: Mapping[ContainerId, Exception]) -> Snapshot:
-        """The snapshot of this moment; `unread`: containers that could not be read. O(grants).
-
-        O(pools) where the room of the pools was not asked for since the last change.
-        """
+    def snapshot(self) -> Snapshot:
+        """The snapshot of this moment. O(grants); O(pools) where their room is stale."""
         self.unmet.look_at_postponed()
-        return snapshot_of(self.machine, self.config, self.books, self.roster, unread)
+        return snapshot_of(self.books, self.roster)
 
     def know(self, container: Container) -> Classified:
         """Classify a container, and let its rules count."""
@@ -114,7 +114,7 @@ class Allocator:
                 return self._outside_again(penned, container, classified)
             last = self.roster.last_place(container)
             plan, classified = self.planner.plan(
-                container, classified, last, lambda: self.occupancy, runs=runs
+                container, classified, last, self.occupancy, runs=runs
             )
             if isinstance(plan, Placement):
                 return self._apply(plan, classified)

@@ -37,6 +37,8 @@ class Roster:
         self.containers: dict[ContainerId, Container] = {}
         self.classified: dict[ContainerId, Classified] = {}
         self.decisions: dict[ContainerId, Decision] = {}
+        self.unread: Mapping[ContainerId, Exception] = {}
+        """What went wrong with containers that could not be read; they are left as they run."""
         self.pod_sizes: dict[str, Resources] = {}
         """The last size of pods that were resized, by uid; the runtime tells that of creation."""
         self._instances: dict[tuple[str, str], ContainerId] = {}

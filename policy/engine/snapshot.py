@@ -216,10 +216,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
 
     def occupancy(self) -> Occupancy:
         """The cpus that containers have for themselves, and what they ask of them."""
-        holdings = exclusive_cpus(self.grants, self.classified)
-        return Occupancy(
-            machine=self.machine, config=self.config, supply=self.supply, holdings=holdings
-        )
+        return occupancy_of(self, self.grants, self.classified)
 
     def pool_loads(self) -> PoolLoads:
         """Loads of all pools. O(containers + pools)."""
@@ -282,11 +279,13 @@ def changed_ids(
     return compress(ids, map(is_not, map(before.get, ids), map(after.get, ids)))
 
 
-def exclusive_cpus(
-    grants: Mapping[ContainerId, Grant], classified: Mapping[ContainerId, Classified]
-) -> tuple[ExclusiveCpus, ...]:
+def occupancy_of(
+    node: Books | Snapshot,
+    grants: Mapping[ContainerId, Grant],
+    classified: Mapping[ContainerId, Classified],
+) -> Occupancy:
     """The cpus that containers have for themselves, and what they ask of them. O(grants)."""
-    return tuple(
+    holdings = tuple(
         ExclusiveCpus(
             cpus=grant.exclusive,
             irq=classified[container_id].irq,
@@ -294,4 +293,7 @@ def exclusive_cpus(
         )
         for container_id, grant in grants.items()
         if grant.exclusive
+    )
+    return Occupancy(
+        machine=node.machine, config=node.config, supply=node.supply, holdings=holdings
     )

@@ -21,7 +21,7 @@ def near_memory(container: Container, allocator: Allocator) -> Classified:
     Its pages stay where they are then, and need not be copied. Hints of its own alone count where
     it has some, and memory on all nodes says nothing.
     """
-    classified, machine = allocator.roster.classified[container.id], allocator.machine
+    classified, machine = allocator.roster.classified[container.id], allocator.books.machine
     nodes = container.mems
     everywhere = NodeSet.collect(one.id for one in machine.numa_nodes if one.memory_bytes != 0)
     if not nodes or everywhere <= nodes or classified.request.hints:

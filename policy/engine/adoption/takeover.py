@@ -8,7 +8,6 @@ from ...model.container import Container, ContainerId
 from ...model.instances import Listed
 from ...model.pinning import changed, difference
 from ...pools.pool_tree import PoolTree
-from ...tuning.interrupts import Interrupt
 from ..advice import Advice, Usability
 from ..allocator import Allocator
 from ..decision import Adopted, Decision, carried_over, with_repetition
@@ -33,15 +32,12 @@ class Remembered(Struct, frozen=True, kw_only=True):
 
 
 def adopted_all(
-    allocator: Allocator,
-    containers: Iterable[Container],
-    remembered: Remembered,
-    interrupts: Sequence[Interrupt],
+    allocator: Allocator, containers: Iterable[Container], remembered: Remembered
 ) -> tuple[Allocator, Adopted]:
     """The allocator that has adopted what a runtime lists, see `readopted`; and what came of it."""
     listed, advice, unread = Listed.of(containers), remembered.advice, remembered.unread
     faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
-    allocator = readopted(allocator, listed.running, advice, faults, interrupts)
+    allocator = readopted(allocator, listed.running, advice, faults)
     is_same_tree = allocator.books.tree.has_pools_of(remembered.tree)
     decisions = remembered.decisions
     found = adopted_node(allocator, listed, advice, decisions, faults, is_same_tree=is_same_tree)
@@ -53,7 +49,6 @@ def synchronized(
     containers: Sequence[Container],
     remembered: Remembered,
     completed: Callable[[Container], Container],
-    interrupts: Sequence[Interrupt],
 ) -> tuple[Allocator, Adopted]:
     """The allocator that knows what a runtime lists, and nobody else; and what came of it.
 
@@ -66,31 +61,27 @@ def synchronized(
             allocator.forget(container_id)
         StuckContainers(allocator).hold({})
         running = map(completed, containers)
-        return adopted_all(allocator, running, remembered, interrupts)
+        return adopted_all(allocator, running, remembered)
     except Exception as fault:
-        allocator = Allocator(allocator.books.emptied(), interrupts)
+        allocator = allocator.anew()
         decisions = left_alone(allocator, Listed.of(containers).running, remembered.advice, fault)
         return allocator, Adopted(decisions=decisions, changes=(), faults={}, fault=fault)
 
 
 def recovered(
-    allocator: Allocator,
-    before: Snapshot,
-    completed: Callable[[Container], Container],
-    interrupts: Sequence[Interrupt],
+    half: Allocator, before: Snapshot, completed: Callable[[Container], Container]
 ) -> tuple[Allocator, Adopted]:
     """The allocator that has adopted what one held whose books a fault of ours left half changed.
 
     Where another fault shows in that, it holds what was held, and nothing else is looked at.
     """
-    books, roster = allocator.books, allocator.roster
     try:
-        allocator = Allocator(books.emptied(), interrupts)
-        allocator.roster.recall_places(roster)
-        return taken_over(allocator, before, completed, interrupts)
+        allocator = half.anew()
+        allocator.roster.recall_places(half.roster)
+        return taken_over(allocator, before, completed)
     except Exception as fault:
-        allocator = Allocator(books.emptied(), interrupts)
-        allocator.roster.recall_places(roster)
+        allocator = half.anew()
+        allocator.roster.recall_places(half.roster)
         changes = hold_again(before, allocator.books, allocator.roster)
         decisions = tuple(allocator.roster.decisions.values())
         return allocator, Adopted(decisions=decisions, changes=changes, faults={}, fault=fault)
@@ -100,7 +91,6 @@ def taken_over(
     allocator: Allocator,
     before: Snapshot,
     completed: Callable[[Container], Container],
-    interrupts: Sequence[Interrupt],
     unmet_names: UnmetNames | None = None,
 ) -> tuple[Allocator, Adopted]:
     """The allocator that has adopted what another one held; and what came of it.
@@ -111,12 +101,12 @@ def taken_over(
     allocator.books.inherit(before.memory_look, before.due_dram)
     running, told = before.running(), before.pinnings
     remembered = Remembered(
-        advice=before.advice(allocator.config),
+        advice=before.advice(allocator.books.config),
         unread=before.unread,
         decisions=before.decisions,
         tree=before.tree,
     )
-    allocator, found = adopted_all(allocator, map(completed, running), remembered, interrupts)
+    allocator, found = adopted_all(allocator, map(completed, running), remembered)
     if unmet_names is not None:
         allocator.unmet.lost.look_at_all(unmet_names, allocator.unmet.look())
     LeftCpus(allocator).take_over(before)

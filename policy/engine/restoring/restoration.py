@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from ....topology.model.machine import Machine
 from ...books.books import WITHHELD, Books
-from ...configuration.config import Config
 from ...model.container import ContainerId
 from ...model.pinning import Change, Pinning
 from ..decision import Decision
@@ -14,18 +12,12 @@ from ..roster import Roster
 from ..snapshot import Snapshot
 
 
-def snapshot_of(
-    machine: Machine,
-    config: Config,
-    books: Books,
-    roster: Roster,
-    unread: Mapping[ContainerId, Exception],
-) -> Snapshot:
+def snapshot_of(books: Books, roster: Roster) -> Snapshot:
     """The snapshot of all that is held at this moment. O(grants)."""
     ledger = books.ledger
     return Snapshot(
-        machine=machine,
-        config=config,
+        machine=books.machine,
+        config=books.config,
         layout=books.layout,
         containers=dict(roster.containers),
         grants=dict(ledger.grants),
@@ -44,7 +36,7 @@ def snapshot_of(
         withheld=books.memory.request_of(WITHHELD),
         memory_look=books.memory.last_look(),
         due_dram=books.due_dram,
-        unread=unread,
+        unread=roster.unread,
     )
 
 
@@ -113,18 +105,14 @@ def carry_nothing(_: Decision) -> None:
 
 
 def without_faulty(
-    books: Books,
-    roster: Roster,
-    unread: Mapping[ContainerId, Exception],
-    faulty: ContainerId,
-    told: Mapping[ContainerId, Pinning],
+    books: Books, roster: Roster, faulty: ContainerId, told: Mapping[ContainerId, Pinning]
 ) -> Snapshot:
     """The snapshot of what was held before the event at work, but by the container it is about.
 
     As far as a fault has left it in these books. `told`: what containers were told before.
     O(grants).
     """
-    found = snapshot_of(books.machine, books.config, books, roster, unread)
+    found = snapshot_of(books, roster)
     grants, pens, left = [table.before() for table in books.ledger.tables]
     # An older instance of it may be released by now.
     known = found.containers.keys() - {faulty}

@@ -51,7 +51,7 @@ def allocator_of(engine: Engine) -> Allocator:
 
 
 def undoing_of(allocator: Allocator) -> EventUndoing:
-    return EventUndoing(allocator, {}, ())
+    return EventUndoing(allocator)
 
 
 def unnoted(allocator: Allocator) -> Iterator[str]:
