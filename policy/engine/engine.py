@@ -352,9 +352,7 @@ class Engine:
         went wrong already when it was read (`unread`), is left as it runs, and concerns no others.
         """
         self._allocator.roster.unread = unread
-        remembered = Remembered(
-            advice=advice, unread=unread, decisions=dict(self.decisions), tree=self.tree
-        )
+        remembered = Remembered(advice=advice, decisions=dict(self.decisions), tree=self.tree)
         self._allocator, found = synchronized(
             self._allocator, containers, remembered, self.completed
         )

@@ -21,11 +21,9 @@ from .readoption import catch_up, readopted
 
 
 class Remembered(Struct, frozen=True, kw_only=True):
-    """Memories of containers as they are adopted: advice, decisions, and faults in reading them."""
+    """Memories of containers as they are adopted: advice, and decisions."""
 
     advice: Mapping[ContainerId, Advice]
-    unread: Mapping[ContainerId, Exception]
-    """What went wrong with those that could not be read."""
     decisions: Mapping[ContainerId, Decision]
     tree: PoolTree
     """The pools by which these were made."""
@@ -34,14 +32,36 @@ class Remembered(Struct, frozen=True, kw_only=True):
 def adopted_all(
     allocator: Allocator, containers: Iterable[Container], remembered: Remembered
 ) -> tuple[Allocator, Adopted]:
-    """The allocator that has adopted what a runtime lists, see `readopted`; and what came of it."""
-    listed, advice, unread = Listed.of(containers), remembered.advice, remembered.unread
+    """The allocator that has adopted what a runtime lists, see `readopted`; and what came of it.
+
+    Earlier decisions are carried over, where pools are the same and as far as they still hold; cpus
+    that can be used again are given to those that miss some. Who differs from its pinning changes.
+    """
+    listed, advice, unread = Listed.of(containers), remembered.advice, allocator.roster.unread
     faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
     allocator = readopted(allocator, listed.running, advice, faults)
     is_same_tree = allocator.books.tree.has_pools_of(remembered.tree)
-    decisions = remembered.decisions
-    found = adopted_node(allocator, listed, advice, decisions, faults, is_same_tree=is_same_tree)
-    return allocator, found
+    decisions = allocator.roster.decisions
+    for one in listed.running:
+        before, hint = remembered.decisions.get(one.id), advice.get(one.id)
+        decision = carried_over(decisions[one.id], before, hint, is_same_tree=is_same_tree)
+        if one.id in listed.repeated:
+            decision = with_repetition(decision, one, listed.repeated[one.id])
+        allocator.carry_over(decision)
+    allocator.unmet.refresh_all()
+    usability = Usability.since(advice.values(), allocator.books.supply)
+    if usability.freed or usability.is_reserved:
+        catch_up(allocator, usability.freed)
+    stuck = StuckContainers(allocator)
+    if stuck.cpus or any(one.leaving for one in advice.values()):
+        stuck.look_again()
+    told = allocator.books.pinner.told
+    changes = (difference(one, told(one.id)) for one in listed.running)
+    return allocator, Adopted(
+        decisions=tuple(decisions[one.id] for one in listed.running),
+        changes=tuple(filter(None, changes)),
+        faults={one: errors[-1] for one, errors in faults.items()},
+    )
 
 
 def synchronized(
@@ -102,7 +122,6 @@ def taken_over(
     running, told = before.running(), before.pinnings
     remembered = Remembered(
         advice=before.advice(allocator.books.config),
-        unread=before.unread,
         decisions=before.decisions,
         tree=before.tree,
     )
@@ -117,41 +136,4 @@ def taken_over(
         decisions=tuple(allocator.roster.decisions.values()),
         changes=tuple(filter(None, changes)),
         faults=found.faults,
-    )
-
-
-def adopted_node(
-    allocator: Allocator,
-    listed: Listed,
-    advice: Mapping[ContainerId, Advice],
-    earlier: Mapping[ContainerId, Decision],
-    faults: Mapping[ContainerId, Sequence[Exception]],
-    *,
-    is_same_tree: bool,
-) -> Adopted:
-    """The decisions about all that an allocator has adopted, and who differs from its pinning.
-
-    Earlier decisions are carried over, where pools are the same and as far as they still hold; cpus
-    that can be used again are given to those that miss some. `faults`: by container, oldest first.
-    """
-    decisions = allocator.roster.decisions
-    for one in listed.running:
-        before, hint = earlier.get(one.id), advice.get(one.id)
-        decision = carried_over(decisions[one.id], before, hint, is_same_tree=is_same_tree)
-        if one.id in listed.repeated:
-            decision = with_repetition(decision, one, listed.repeated[one.id])
-        allocator.carry_over(decision)
-    allocator.unmet.refresh_all()
-    usability = Usability.since(advice.values(), allocator.books.supply)
-    if usability.freed or usability.is_reserved:
-        catch_up(allocator, usability.freed)
-    stuck = StuckContainers(allocator)
-    if stuck.cpus or any(one.leaving for one in advice.values()):
-        stuck.look_again()
-    told = allocator.books.pinner.told
-    changes = (difference(one, told(one.id)) for one in listed.running)
-    return Adopted(
-        decisions=tuple(decisions[one.id] for one in listed.running),
-        changes=tuple(filter(None, changes)),
-        faults={one: errors[-1] for one, errors in faults.items()},
     )
