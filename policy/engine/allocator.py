@@ -57,8 +57,8 @@ class Allocator:
         self.homes = Homecoming(self.books, self.roster, self._judge)
         self._resized = partial(heeded_resize, books=books, judge=judge, roster=self.roster)
         self.pens = Penning(books, self.roster, judge, self._restarts, self.unmet, self.classifier)
-        self.pen_resizer = PenResizer(books, self.roster, self.unmet, self.pens)
-        self.parties = Parties(books, self.roster, self.pens)
+        self.pen_resizer = PenResizer(self.pens)
+        self.parties = Parties(self.pens)
 
     def anew(self, books: Books | None = None) -> "Allocator":
         """Another one of the same node that knows of no container. `books`: other empty ones."""

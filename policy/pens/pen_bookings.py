@@ -17,7 +17,7 @@ from ..placing.judging.restriction import Restriction
 from ..placing.placer import Failure, Placement
 from ..placing.restart import RestartPlacer
 from .pen_planner import PenPlanner
-from .pen_rules import allowed_in_pen, heed_all_in_pen, kept_from
+from .pen_rules import allowed_in_pen, heed_in_pen, kept_from
 from .pen_slices import rest_of, shrunk_pen
 
 _LAST_MAX: Final = 256
@@ -173,7 +173,7 @@ class PenBookings:
             placement = planner.as_shrunk(pen, placement, request)
         books.take(placement.booking)
         books.pinner.mark(pen.container_id)
-        heed_all_in_pen(judgements, pen.container_id, books)
+        heed_in_pen(judgements, pen.container_id, books)
         return placement
 
     def as_left(self, pen: Grant, back: LastPlace | None) -> Grant:

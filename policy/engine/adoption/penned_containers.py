@@ -84,13 +84,10 @@ def find_penned(
 
 
 def adopt_pen(
-    penned: PennedContainers,
-    advice: Mapping[ContainerId, Advice],
-    books: Books,
-    roster: Roster,
-    penning: Penning,
+    penned: PennedContainers, advice: Mapping[ContainerId, Advice], penning: Penning
 ) -> list[Container]:
     """Book a pen and what its containers have of it; returns those that have nothing legal."""
+    books, roster = penning.books, penning.roster
     pinned = _pinned(penned.containers, advice, books, roster)
     known = _known(pinned, penned, advice, books, roster)
     if not pinned:
@@ -105,9 +102,9 @@ def adopt_pen(
         return list(penned.containers)
     zone = books.adopt_memory(request, pen, _mems(pinned, roster, books) or None)
     books.ledger.add(replace(pen, memory=zone))
-    slices = _slices(pen, pinned, advice, penned.name, books, roster, penning)
+    slices = _slices(pen, pinned, advice, penned.name, penning)
     for one in pinned:
-        _enter(one, slices[one.id], advice.get(one.id), pen.container_id, books, roster, penning)
+        _enter(one, slices[one.id], advice.get(one.id), pen.container_id, penning)
     return [one for one in penned.containers if one not in pinned]
 
 
@@ -157,11 +154,10 @@ def _enter(
     own: CpuSet,
     known: Advice | None,
     pen_id: ContainerId,
-    books: Books,
-    roster: Roster,
     penning: Penning,
 ) -> None:
     """Book a container in its pen, on the cpus on which it runs."""
+    books, roster = penning.books, penning.roster
     classified = roster.classified[container.id]
     penning.enter(pen_id, container, classified, own)
     grant = books.ledger.grants[container.id]
@@ -267,11 +263,10 @@ def _slices(
     pinned: Sequence[Container],
     advice: Mapping[ContainerId, Advice],
     name: PenName,
-    books: Books,
-    roster: Roster,
     penning: Penning,
 ) -> Mapping[ContainerId, CpuSet]:
     """The slice of each container, none for those that share; what is shared is never empty."""
+    books, roster = penning.books, penning.roster
     once = twice = 0
     for one in pinned:
         mask = _cpus(one, books).mask

@@ -319,7 +319,7 @@ def _adopt_pens(
     found: list[Container] = []
     for group in groups:
         with Blame(group.containers[0]):
-            found += adopt_pen(group, advice, allocator.books, allocator.roster, allocator.pens)
+            found += adopt_pen(group, advice, allocator.pens)
     return found
 
 

@@ -6,7 +6,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...annotations.preferences import parse_preferences
-from ...books.books import Books
 from ...model.container import Container, ContainerId
 from ...model.cpu_preference import MovePreference
 from ...model.grant import Grant
@@ -15,7 +14,6 @@ from ...placing.classifier import Classified
 from ...placing.mover import bound_to_place, immovable
 from ...rules.podaffinity.rule_set import PlacementRules, is_lasting
 from ..penning import Penning
-from ..roster import Roster
 from .left_owners import LeftOwners
 
 
@@ -56,11 +54,9 @@ class Party(Struct, frozen=True):
 class Parties:
     """The parties of containers that hold something, as they are at a moment."""
 
-    def __init__(self, books: Books, roster: Roster, pens: Penning) -> None:
-        """Reads all of them, and changes nothing."""
-        self.books = books
-        self.roster = roster
-        self.pens = pens
+    def __init__(self, pens: Penning) -> None:
+        """Reads what that knows, and changes nothing."""
+        self.pens, self.books, self.roster = pens, pens.books, pens.roster
 
     def of(self, container_id: ContainerId, awaited: Iterable[ContainerId] = ()) -> Party:
         """The containers that have to go where one goes. `awaited`: those that come later."""
