@@ -61,7 +61,7 @@ class Allocator:
         self.parties = Parties(self.pens)
 
     def anew(self, books: Books | None = None) -> "Allocator":
-        """Another one of the same node that knows of no container. `books`: other empty ones."""
+        """An allocator of the same node that knows of no container. `books`: other empty ones."""
         found = Allocator(books or self.books.emptied(), self.interrupts)
         found.roster.unread = self.roster.unread
         return found
