@@ -229,7 +229,8 @@ class Books:
         self.affinity.add(container, affinity)
         if rules is NO_PLACEMENT_RULES and not self.standing.rules:
             return ALL_COUNT
-        self._doubt_idle_cpus(container, rules)
+        if self.idle.users:
+            self._doubt_idle_cpus(container, rules)
         return self.standing.add(container, rules)
 
     def _doubt_idle_cpus(self, owner: Container, rules: PlacementRules) -> None:
@@ -240,7 +241,7 @@ class Books:
     def withdraw(self, container_id: ContainerId) -> None:
         """Let a container and its rules count no more. Unknown ids change nothing."""
         rules = self.standing.of(container_id)
-        if rules.required:
+        if rules.required and self.idle.users:
             owner = self.affinity.residents.container(container_id)
             self._doubt_idle_cpus(owner, rules)
         self.affinity.remove(container_id)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...topology.model.machine import Level
-from ...topology.sets.cpuset import CpuSet, NodeSet
+from ...topology.sets.cpuset import CpuSet
 from ..configuration.config import Config
 from ..cpus.cpu_blocks import CpuBlocks
 from ..model.container import ContainerId
@@ -275,9 +275,10 @@ class Pinner:
 
     def pinning(self, grant: Grant) -> Pinning:
         """The pinning of a container of this grant."""
+        has_mems = self._config.pin_memory and not grant.preserve_memory and grant.memory.mask
         return Pinning(
             cpus=self._cpus_of(grant) if self._config.pin_cpu else None,
-            mems=self._mems(grant),
+            mems=grant.memory if has_mems else None,
         )
 
     def _cpus_of(self, grant: Grant) -> CpuSet | None:
@@ -306,8 +307,3 @@ class Pinner:
         mask = self._cores.covering(cpus.mask) if grant.hide_hyperthreads else cpus.mask
         # Reserved cpus are no idle ones: who is adopted on them was left nothing else.
         return mask | self._reserved.mask
-
-    def _mems(self, grant: Grant) -> NodeSet | None:
-        if not self._config.pin_memory or grant.preserve_memory or not grant.memory.mask:
-            return None
-        return grant.memory

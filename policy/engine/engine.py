@@ -204,7 +204,7 @@ class Engine:
         and nothing at all where one of this id holds something.
         """
         allocator, ledger, before = self._allocator, self._allocator.books.ledger, None
-        if container.id in self.grants:
+        if container.id in ledger.grants:
             before = EventUndoing(allocator)
         self._replace(container := self._central.completed(container))
         place = placed_away if ledger.narrowed.stuck else Allocator.place
@@ -390,6 +390,7 @@ class Engine:
 
     def _replace(self, container: Container) -> None:
         """Release what an older instance of a container holds."""
-        self._allocator.forget(container.id)
+        if container.id in self._allocator.roster.containers:
+            self._allocator.forget(container.id)
         if (older := self._allocator.roster.instance(container)) is not None:
             self._allocator.forget(older)
