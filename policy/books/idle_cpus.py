@@ -40,10 +40,9 @@ class IdleCpus:
         self.users: Collection[ContainerId] = self._users.keys()
         """Containers that may use idle cpus, as long as no rule ties them to their pool."""
 
-    def know(self, grant: Grant) -> None:
-        """Count a container among those that use idle cpus where its grant says so."""
-        if grant.idle_level is not None:
-            self._users[grant.container_id] = None
+    def know(self, container_id: ContainerId) -> None:
+        """Count a container among those that use idle cpus, as its grant says."""
+        self._users[container_id] = None
 
     def forget(self, container_id: ContainerId) -> None:
         """The container is gone, or holds nothing."""

@@ -135,8 +135,9 @@ class Pinner:
     def note(self, container_id: ContainerId, pinning: Pinning) -> None:
         """The kernel has been told this."""
         self._told[container_id] = pinning
-        if container_id in self._ledger.grants:
-            self._idle.know(self._ledger.grants[container_id])
+        grant = self._ledger.grants.get(container_id)
+        if grant is not None and grant.idle_level is not None:
+            self._idle.know(container_id)
 
     def forget(self, container_id: ContainerId) -> None:
         """The container is gone, or holds nothing."""

@@ -66,7 +66,7 @@ class Penning:
         wished, pod = wished_pen(container, classified.preferences), container.pod
         if wished is not None:
             return wished
-        if not self.bookings.is_empty and self.bookings.knows(pod_pen(pod).id):
+        if self.bookings.knows(pod):
             return None if is_outside(container) else pod_pen(pod)
         if (size := self.sizes.size_of(container)) is None:
             return None

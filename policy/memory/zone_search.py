@@ -83,12 +83,10 @@ def wider_zone(held: Holdings, holding: Holding) -> int | None:
     observed, zones = held.observed, held.zones
     zone = held.place_of(holding.id)
     rungs = list(_ladder(held, holding, zone.mask))[1:]
-    if observed is not None:
-        for mask in rungs:
-            if not observed.is_short(zones.zone(mask), 0):
-                return mask
-        return rungs[-1] if rungs else None
-    return rungs[0] if rungs else None
+    for mask in rungs:
+        if observed is None or not observed.is_short(zones.zone(mask), 0):
+            return mask
+    return rungs[-1] if rungs else None
 
 
 def come_back(

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
 from ..books.books import Books
-from ..model.container import ContainerId
+from ..model.container import ContainerId, Pod
 from ..model.grant import Grant, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
@@ -16,6 +16,7 @@ from ..placing.judging.judgement import Judgement
 from ..placing.judging.restriction import Restriction
 from ..placing.placer import Failure, Placement
 from ..placing.restart import RestartPlacer
+from .pen_name import pod_pen
 from .pen_planner import PenPlanner
 from .pen_rules import allowed_in_pen, heed_in_pen, kept_from
 from .pen_slices import rest_of, shrunk_pen
@@ -239,14 +240,11 @@ class PenBookings:
             return None
         return sliced[-1]
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there never was a pen."""
-        return not (self._books.ledger.pens or self._last)
-
-    def knows(self, pen_id: ContainerId) -> bool:
-        """Whether there is such a pen, or was one that has ended."""
-        return pen_id in self._books.ledger.pens or pen_id in self._last
+    def knows(self, pod: Pod) -> bool:
+        """Whether there is a pen of a pod, or was one that has ended."""
+        pens, ended = self._books.ledger.pens, self._last
+        # As a rule there never was a pen, and none has to be named.
+        return bool(pens or ended) and ((pen_id := pod_pen(pod).id) in pens or pen_id in ended)
 
     def remember(self, pen: Grant) -> None:
         """Remember a pen that has ended, for the next one of its name."""

@@ -81,7 +81,7 @@ class SpareCpus:
             # Nobody asks.
             self._kept = None
             return
-        kept.rest()
+        kept.effort = 0
         own, milli = grant.exclusive.mask & self._sharable, grant.shared_milli
         if kept.short_milli or (is_added and own & ~kept.spare):
             self._kept = None
@@ -112,7 +112,7 @@ class SpareCpus:
         if self._granted:
             self._granted = {one: left for one, left in self._granted.items() if left >= one[2]}
         if self._kept is not None:
-            self._kept.rest()
+            self._kept.effort = 0
 
     def restart(self) -> None:
         """Choose anew which cpus are kept, whatever was asked before."""

@@ -28,21 +28,27 @@ class MovedCompanions:
         """Reads the books, never changes them."""
         self._books = books
         self._left: dict[ContainerId, set[str]] = {}
+        self.left: Collection[ContainerId] = self._left.keys()
+        """Owners that others have left."""
         self._met: dict[ContainerId, None] = {}
         self._grown: dict[ContainerId, int] = {}
-        """Owners that have come to other domains without a decision, and the cpus they had."""
+        """The cpus that each of `grown` had."""
+        self.grown: Collection[ContainerId] = self._grown.keys()
+        """Owners that have come to other domains without a decision."""
 
     def note_moves(self, moves: Sequence[MovedTogether]) -> None:
         """Containers have other cpus than before."""
         wants_others = self._books.standing.wants_others
-        if not wants_others:
+        if not (wants_others and moves):
             return
         near = _NearOwners(self._books)
         for one in moves:
             if self._note(one.ids, one.before.mask, one.after.mask, near):
-                grown = filter(wants_others.__contains__, one.ids)
-                self._grown = {**dict.fromkeys(grown, one.before.mask), **self._grown}
-        for pen_id, (before, after) in self._moved_pens(moves).items():
+                grown, known = filter(wants_others.__contains__, one.ids), self._grown.copy()
+                self._grown.clear()
+                self._grown.update({**dict.fromkeys(grown, one.before.mask), **known})
+        pens = self._moved_pens(moves) if self._books.ledger.pens else {}
+        for pen_id, (before, after) in pens.items():
             self._note(self._books.ledger.members(pen_id), before, after, near, is_pen=True)
 
     def note(self, container_id: ContainerId, before: int) -> None:
@@ -54,7 +60,7 @@ class MovedCompanions:
     def _moved_pens(self, moves: Iterable[MovedTogether]) -> Mapping[ContainerId, tuple[int, int]]:
         """The cpus that pens had by those in them that have others by now, and have by these."""
         found: dict[ContainerId, tuple[int, int]] = {}
-        for one in moves if self._books.ledger.pens else ():
+        for one in moves:
             for pen_id in filter(None, map(self._books.pen_around, one.ids)):
                 before, after = found.get(pen_id, (0, 0))
                 found[pen_id] = before | one.before.mask, after | one.after.mask
@@ -172,11 +178,6 @@ class MovedCompanions:
         covering = self._books.domains.covering
         pairs = zip(owners, others, strict=True)
         return [one for one, cpus in pairs if left[one.id] & ~covering(level, cpus)]
-
-    @property
-    def are_parted(self) -> bool:
-        """Whether there are owners to be looked at, as they or others have left domains."""
-        return bool(self._left or self._grown)
 
     def pop_parted(self) -> tuple[ContainerId, Collection[str], int | None]:
         """An owner whom others have left, and the texts of its rules about these.

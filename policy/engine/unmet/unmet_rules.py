@@ -255,7 +255,7 @@ class UnmetRules:
         look = self.look()
         self.look_at_displaced(look)
         moved, concerned = {*moved, *[one.container_id for one in changes]}, self._concerns.ids
-        if not self._concerns.are_none:
+        if concerned or self._concerns.resting:
             due = self._concerns.due_by(gone, moved, self._books.standing.spreads.owners)
             if self._books.standing.has_required_affinity:
                 wants_others = self._books.standing.wants_others
@@ -293,7 +293,7 @@ class UnmetRules:
         """
         self.look_at_postponed(look, is_awaited=is_awaited)
         moved, self._moved = self._moved, set()
-        if self._concerns.are_none:
+        if not (self._concerns.ids or self._concerns.resting):
             return
         moved.update([one.container_id for one in changes])
         self._postponed = (newest, moved)
