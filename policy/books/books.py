@@ -242,8 +242,7 @@ class Books:
         """Let a container and its rules count no more. Unknown ids change nothing."""
         rules = self.standing.of(container_id)
         if rules.required and self.idle.users:
-            owner = self.affinity.residents.container(container_id)
-            self._doubt_idle_cpus(owner, rules)
+            self._doubt_idle_cpus(self.affinity.residents.container(container_id), rules)
         self.affinity.remove(container_id)
         self.standing.remove(container_id)
 
