@@ -386,7 +386,10 @@ class Engine:
     def _hold(self, snapshot: Snapshot) -> None:
         held = self._allocator
         held.roster.unread = snapshot.unread
-        restore(snapshot, held.books, held.roster, held.carry_over)
+        restore(snapshot, held.books, held.roster)
+        for container_id in snapshot.grants:
+            if (decision := snapshot.decisions[container_id]).unmet:
+                held.carry_over(decision)
 
     def _replace(self, container: Container) -> None:
         """Release what an older instance of a container holds."""

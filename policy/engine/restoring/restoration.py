@@ -1,13 +1,12 @@
 """Snapshots of books and a roster, and their restoration, to try something out on a copy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from ...books.books import WITHHELD, Books
 from ...model.container import ContainerId
 from ...model.pinning import Change, Pinning
-from ..decision import Decision
 from ..roster import Roster
 from ..snapshot import Snapshot
 
@@ -40,14 +39,11 @@ def snapshot_of(books: Books, roster: Roster) -> Snapshot:
     )
 
 
-def restore(
-    snapshot: Snapshot, books: Books, roster: Roster, carry_over: Callable[[Decision], None]
-) -> tuple[Change, ...]:
+def restore(snapshot: Snapshot, books: Books, roster: Roster) -> tuple[Change, ...]:
     """Hold in empty books exactly what a snapshot of this machine and configuration shows.
 
-    Nobody is adopted. `carry_over`: what is done with decisions that tell of unmet rules; who is in
-    the way of them is not in a snapshot. Returns the changes of those who were told cpus that are
-    others' own. O(containers).
+    Nobody is adopted, and who is in the way of rules that are told as unmet is not in a snapshot.
+    Returns the changes of those who were told cpus that are others' own. O(containers).
     """
     for container_id, container in snapshot.containers.items():
         classified = snapshot.classified.get(container_id)
@@ -73,11 +69,7 @@ def restore(
     books.ledger.narrowed.hold_stuck(snapshot.stuck)
     books.memory.restore(snapshot.memory)
     books.inherit(snapshot.memory_look, snapshot.due_dram)
-    changes = books.pinner.drain()
-    for container_id in snapshot.grants:
-        if (decision := snapshot.decisions[container_id]).unmet:
-            carry_over(decision)
-    return changes
+    return books.pinner.drain()
 
 
 def hold_again(before: Snapshot, books: Books, roster: Roster) -> tuple[Change, ...]:
@@ -88,7 +80,7 @@ def hold_again(before: Snapshot, books: Books, roster: Roster) -> tuple[Change, 
     """
     # Of an older instance that is half released nothing is known to be told, and nothing is noted.
     pinnings = {**dict.fromkeys(before.grants, Pinning()), **before.pinnings}
-    changes = restore(replace(before, pinnings=pinnings), books, roster, carry_nothing)
+    changes = restore(replace(before, pinnings=pinnings), books, roster)
     held = {**before.pens, **before.grants}
     for holding, _ in before.memory.holdings:
         container_id = holding.request.container_id
@@ -98,10 +90,6 @@ def hold_again(before: Snapshot, books: Books, roster: Roster) -> tuple[Change, 
         if grant.pen is None and books.memory.request_of(container_id) is None:
             books.adopt_memory(roster.classified[container_id].request, grant, grant.memory)
     return changes
-
-
-def carry_nothing(_: Decision) -> None:
-    """Decisions are there: whatever follows from them is known, or left to later events."""
 
 
 def without_faulty(

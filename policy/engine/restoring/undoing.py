@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from ..allocator import Allocator
-from .restoration import carry_nothing, restore, snapshot_of
+from .restoration import restore, snapshot_of
 
 NOTES: Final = (
     *("roster.classified", "roster.decisions"),
@@ -44,7 +44,7 @@ class EventUndoing:
     def allocator(self) -> Allocator:
         """Another allocator that holds and knows all of it. O(everything)."""
         found = self._allocator.anew()
-        restore(self._snapshot, found.books, found.roster, carry_nothing)
+        restore(self._snapshot, found.books, found.roster)
         found.books.pinner.resume(self._told)
         for path, value in zip(NOTES, self._notes, strict=True):
             holder, _, name = path.rpartition(".")
