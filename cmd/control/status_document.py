@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
 from ...policy.engine.decision import Decision
+from ...policy.engine.gauges.kept_loads import pool_loads
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.audit import is_drift
 from ...policy.model.container import ContainerId
@@ -68,7 +69,7 @@ def pin_document(pinning: Pinning) -> PinDocument:
 def _pools(snapshot: Snapshot, by_pool: Mapping[int, list[str]]) -> Iterator[PoolDocument]:
     holders = (*snapshot.grants.values(), *snapshot.pens.values())
     exclusive = reduce(lambda mask, one: mask | one.exclusive.mask, holders, 0)
-    promised, free = snapshot.pool_loads().promised_milli, snapshot.free_milli()
+    promised, free = pool_loads(snapshot).promised_milli, snapshot.free_milli()
     for pool in snapshot.tree.pools:
         usable = pool.isolated | pool.reserved | pool.sharable
         yield PoolDocument(
