@@ -140,8 +140,9 @@ class PoolRoom:
             spare = (slack - zero) // 1000
             cut = owed.free_count[pool_id]
             if below := self._children[pool_id]:
-                inside = (owed.free_sharable[pool_id] & self.own[pool_id]).bit_count()
-                cut = inside + sum([self._spare[child] for child in below])
+                cut = (owed.free_sharable[pool_id] & self.own[pool_id]).bit_count()
+                for child in below:
+                    cut += self._spare[child]
                 spare = min(spare, cut)
             self._cut[pool_id] = cut
             self._slack[pool_id] = slack
@@ -186,10 +187,7 @@ class PoolRoom:
                 grantable_before = grantable + 1
             if whole < whole_before:
                 whole_before = whole + 1
-            pending += [
-                one
-                for one in children[pool_id]
-                if all_grantable[one] >= grantable_before
-                or all_whole[one] >= whole_before
-                or one in stale
-            ]
+            for one in children[pool_id]:
+                has_more = all_grantable[one] >= grantable_before
+                if has_more or all_whole[one] >= whole_before or one in stale:
+                    pending.append(one)
