@@ -25,10 +25,14 @@ class Room(Struct, frozen=True, kw_only=True):
 class Owed(NamedTuple):
     """Free cpus of each pool, as mask and count, and its subtree's promises, by pool id."""
 
-    free_sharable: Sequence[int]
-    free_count: Sequence[int]
-    shared_milli: Sequence[int]
-    zero_requests: Sequence[int]
+    free_sharable: list[int]
+    free_count: list[int]
+    shared_milli: list[int]
+    zero_requests: list[int]
+
+    def apart(self) -> "Owed":
+        """The same numbers, which change apart from these."""
+        return Owed(*map(list, self))
 
 
 class PoolRoom:
