@@ -295,7 +295,6 @@ class Allocator:
 
         `look`: one that has seen nobody so far, for what is to be told afterwards as well.
         """
-        look = look or self.unmet.look()
         if isinstance(decision.result, Grant) and decision.result.pen is not None:
             self.shift_shares()
         pinning, changes = self.books.settle(decision.container_id)
@@ -304,7 +303,7 @@ class Allocator:
         if self.books.standing.rules:
             # Who was adopted on fewer cpus than it could have may grow with this event.
             self.unmet.note_moves(changes)
-        self.unmet.look_at_displaced(look)
+        look = self.unmet.look_at_displaced(look)
         self.unmet.refresh_moved(decision.container_id, changes, look, is_awaited=is_awaited)
         return self.roster.decisions[decision.container_id]
 
