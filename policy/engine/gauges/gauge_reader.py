@@ -7,10 +7,9 @@ from ....topology.sets.cpuset import CpuSet
 from ...pools.pool_tree import PoolTree
 from ..decision import unmet_rule_names
 from ..snapshot import Snapshot
-from .cpu_gauges import CpuLabels, cpu_gauges
 from .gauge import Gauge, Labels, system_gauge
 from .kept_loads import KeptLoads
-from .node_gauges import NodeLabels, node_gauges
+from .machine_gauges import CpuLabels, NodeLabels, cpu_gauges, node_gauges
 from .zone_gauges import PoolZones, zone_gauges
 
 
