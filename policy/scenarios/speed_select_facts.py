@@ -6,7 +6,8 @@ from typing import Final
 
 from ...topology.model.machine import Machine
 from ..engine.engine import Engine
-from ..tuning.speed_select_plan import ClosId, extended_resources
+from ..tuning.clos_plan import ClosId
+from ..tuning.speed_select_plan import extended_resources
 from .expressions.evaluator_tables import Function, Value
 from .scenario_facts import set_ids
 

@@ -15,9 +15,10 @@ from ...topology.sets.cpuset import CpuSet
 from ..annotations.annotation_values import IrqAffinity
 from ..configuration.config import Config
 from ..pools.supply import Supply
+from .clos_plan import SpeedSelectPlan
 from .cpu_class import Clock, CpuSettings, classes_in_force, cpu_settings, uncore_clocks
 from .interrupts import Interrupt, InterruptTable, route
-from .speed_select_plan import SpeedSelectPlan, plan_speed_select
+from .speed_select_plan import plan_speed_select
 
 ORDERED: Final = "1 ordered"
 """Core power is on, and classes of service are served in the order of their numbers."""

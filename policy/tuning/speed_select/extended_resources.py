@@ -6,7 +6,7 @@ from typing import Final
 from ....topology.model.machine import Machine
 from ....topology.sets.cpuset import CpuSet
 from ...configuration.config import Config, PctPriority
-from ..speed_select_plan import is_speed_select
+from ..clos_plan import is_speed_select
 
 RESOURCE_DOMAIN: Final = "cpuclass.resource-policy.nri.io"
 

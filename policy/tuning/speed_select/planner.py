@@ -12,8 +12,8 @@ from ....topology.model.machine import Cpu, Machine, SpeedSelect
 from ....topology.sets.cpuset import CpuSet
 from ...configuration.config import Config, CpuClass, PctPriority
 from ...text.quantity import NamedFrequency
+from ..clos_plan import ClosId, SpeedSelectPlan, is_speed_select, used_fields
 from ..cpu_class import Clock, khz_of
-from ..speed_select_plan import ClosId, SpeedSelectPlan, is_speed_select, used_fields
 
 _HIGH_CLOS: Final = 0
 _LOW_CLOS: Final = 3

@@ -9,6 +9,7 @@ import pytest
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.pools.supply import Supply
+from pinfold.policy.tuning.clos_plan import ClosId, SpeedSelectPlan
 from pinfold.policy.tuning.cpu_class import Clock
 from pinfold.policy.tuning.effects import (
     ExclusiveCpus,
@@ -19,8 +20,6 @@ from pinfold.policy.tuning.effects import (
     effects,
 )
 from pinfold.policy.tuning.speed_select_plan import (
-    ClosId,
-    SpeedSelectPlan,
     extended_resources,
     plan_speed_select,
     speed_select_warnings,
