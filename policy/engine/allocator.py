@@ -55,7 +55,7 @@ class Allocator:
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self.shares = ShiftedShares(self.books, self.roster, self._judge)
         self.homes = Homecoming(self.books, self.roster, self._judge)
-        self._resized = partial(heeded_resize, books=books, judge=judge, roster=self.roster)
+        self._resized = partial(heeded_resize, books=books, judge=judge, regrowth=regrowth)
         self.pens = Penning(books, self.roster, judge, self._restarts, self.unmet, self.classifier)
         self.pen_resizer = PenResizer(self.pens)
         self.parties = Parties(self.pens)

@@ -12,6 +12,7 @@ from ..model.grant import Grant
 from ..model.request import CpuType, Request
 from ..pens.pen_bookings import PenBookings
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
+from ..pens.pen_planner import PenPlanner
 from ..pens.pen_rules import firm_rules, heed_in_pen, kept_out
 from ..pens.pen_slices import (
     fitting_slice,
@@ -57,7 +58,8 @@ class Penning:
         self._judge = judge
         self.unmet = unmet
         self.sizes = PenSizes(books, roster, classifier)
-        self.bookings = PenBookings(books, placer, judge.is_bound)
+        planner = PenPlanner(books, judge.is_bound, placer.displacement)
+        self.bookings = PenBookings(books, placer, planner)
 
     def name_of(self, container: Container, classified: Classified) -> PenName | None:
         """The pen that a container belongs in; None where it has a place of its own."""

@@ -1,6 +1,6 @@
 """Pens in the books: begun, put round what runs, resized, and containers in them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -27,13 +27,10 @@ _LAST_MAX: Final = 256
 class PenBookings:
     """The pens of some books, changed there in one step each."""
 
-    def __init__(
-        self, books: Books, placer: RestartPlacer, is_bound: Callable[[ContainerId], bool]
-    ) -> None:
-        """`is_bound`: whether rules hold a container or a pen where it is."""
+    def __init__(self, books: Books, placer: RestartPlacer, planner: PenPlanner) -> None:
         self._books = books
         self._placer = placer
-        self._planner = PenPlanner(books, is_bound, placer.displacement)
+        self._planner = planner
         self._last: dict[ContainerId, Grant] = {}
         """Pens that ended, the oldest forgotten first: who is restarted finds its cpus again."""
 
