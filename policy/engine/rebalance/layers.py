@@ -27,6 +27,8 @@ class WeightLayer:
     worths: tuple[int, ...]
     """By pool id: what it counts that two containers meet in this pool and in none inside it."""
     weights: PairWeights
+    level: Level | None = None
+    """No level: nearer is better."""
 
     @property
     def most(self) -> int:
@@ -37,11 +39,6 @@ class WeightLayer:
     def least(self) -> int:
         """The worth of the root."""
         return self.worths[-1]
-
-    @property
-    def level(self) -> Level | None:
-        """No level: nearer is better."""
-        return None
 
     def worth(self, weight: int, first: int, second: int) -> int:
         """The worth of one unit of a weight between two pools. O(depth).
@@ -108,6 +105,8 @@ class LevelLayer:
     """By domain."""
     weights: PairWeights
     level: Level | None
+    least: int = 0
+    """The worth of two domains."""
 
     @classmethod
     def of(
@@ -148,11 +147,6 @@ class LevelLayer:
     def most(self) -> int:
         """The worth of a whole domain, or of the best of parts."""
         return max(self.worths, default=1)
-
-    @property
-    def least(self) -> int:
-        """The worth of two domains."""
-        return 0
 
     def worth(self, weight: int, first: int, second: int) -> int:
         """The worth of one unit of a weight between two pools. O(1)."""
