@@ -20,7 +20,7 @@ from ..placing.openings.regrowth import Regrowth
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.planner import Planner
 from ..placing.pool_choice import Chooser
-from ..placing.restart import RestartPlacer
+from ..placing.restart import RESTARTED, RestartPlacer
 from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
 from .decision import Decision, left_as_it_was, refused, with_changes, with_objection
@@ -375,7 +375,8 @@ class Allocator:
                 self.unmet.note_moved(one.container_id)
             if grant.exclusive:
                 self.unmet.note_displaced(self.homes.rehouse())
-            self.shares.widen_later(placement)
+            if placement.decided_by == RESTARTED and grant.within is not None:
+                self.shares.widen_later(grant.container_id)
         container = self.roster.containers[grant.container_id]
         decision = Decision(
             container_id=grant.container_id,
