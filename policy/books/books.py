@@ -121,7 +121,8 @@ class Books:
         pressed = self.memory.pressed()
         left = most = max(_WIDENED_AT_LEAST, len(pressed) // 2)
         for container_id in pressed:
-            if left and self.widen(container_id):
+            # Whatever is next and has room: where there is none, it keeps what it has.
+            if left and self._widened(container_id, self.memory.widen(container_id)):
                 left -= 1
         if left == most:
             self.relax()
@@ -136,13 +137,6 @@ class Books:
         offer = self.memory.shrink(_SHRINKS_AT_ONCE)
         if offer is not None:
             self._commit(offer)
-
-    def widen(self, container_id: ContainerId) -> bool:
-        """More memory nodes for a container: whatever is next and has room; whether there is any.
-
-        Where there is none, it keeps what it has.
-        """
-        return self._widened(container_id, self.memory.widen(container_id))
 
     def end_cold_start(self, container_id: ContainerId) -> None:
         """DRAM for a container that ran without until now; where there is no room, once there is.
