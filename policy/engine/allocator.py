@@ -348,7 +348,7 @@ class Allocator:
         return changes
 
     def _with_returns(self, decision: Decision) -> Decision:
-        if self.homes.has_away:
+        if self.homes.away:
             changes, decisions = self.return_home(decision.container_id), self.roster.decisions
             decision = with_changes(decisions[decision.container_id], changes, self.books)
             decisions[decision.container_id] = decision
@@ -367,13 +367,14 @@ class Allocator:
             self.pens.left(pen, grant)
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
-        if self.books.standing.rules:
+        own, has_rules = placement.booking.grant.exclusive.mask, bool(self.books.standing.rules)
+        if own and has_rules:
             self.unmet.note_left_alone(placement.booking.grant)
         grant = self.books.take(placement.booking)
-        if self.books.standing.rules:
+        if has_rules:
             for one in placement.booking.lifted:
                 self.unmet.note_moved(one.container_id)
-            if grant.exclusive:
+            if own:
                 self.unmet.note_displaced(self.homes.rehouse())
             if placement.decided_by == RESTARTED and grant.within is not None:
                 self.shares.widen_later(grant.container_id)
