@@ -21,12 +21,12 @@ from .adopted_container import (
     cpus_left_alone,
     keep,
     leave_out,
+    near_memory,
     stays_on_reserved,
 )
 from .adopted_grant import has_own_cpus, overlaps
 from .believed_advice import believed_advice
 from .kept_reserve import with_kept_reserve
-from .near_memory import near_memory
 from .penned_containers import PennedContainers, adopt_pen, find_penned, taken_by
 
 
