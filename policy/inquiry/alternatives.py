@@ -18,9 +18,10 @@ from .counted_rules import (
     classifier_of,
     counted_rules,
     is_rule,
+    without_own,
     without_rules,
+    without_that_of,
 )
-from .single_rules import without_own, without_that_of
 from .trial_engine import TrialEngine
 
 CONTAINERS_MAX: Final = 500

@@ -11,8 +11,7 @@ from ...placing.judging.rule_look import RuleLook
 from ..decision import with_unmet
 from ..roster import Roster
 from .concerns import Concerns, others_of
-from .moved_companions import MovedCompanions
-from .moved_counted import MovedCounted
+from .moved_residents import MovedCompanions, MovedCounted
 
 _OWNERS_AT_ONE_EFFORT: Final = 4
 """So many owners of a spread rule that is counted anew cost as much as one rule to be read."""
