@@ -1,10 +1,8 @@
 """Holders of memory and their zones: the state of a memory ledger, and every change of it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Final
-
-from msgspec import Struct
 
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.cpuset import NodeSet
@@ -17,16 +15,6 @@ from .observed_memory import ObservedMemory
 from .offers import MemoryRequest
 
 _MASK_OF: Final[Callable[[Zone], int]] = attrgetter("mask")
-
-
-class SetAside(Struct, frozen=True):
-    """Memory that containers have given up for a moment, and who held some in which order."""
-
-    holdings: tuple[tuple[Holding, int], ...]
-    """Each with the mask of its zone."""
-    order: tuple[ContainerId, ...]
-    sequence: int
-    observed: ObservedMemory | None
 
 
 class Holdings:
@@ -149,33 +137,6 @@ class Holdings:
         self.grown.pop(container_id, None)
         if self.observed is not None:
             self.observed.release(container_id)
-
-    def set_aside(self, container_ids: Iterable[ContainerId]) -> SetAside:
-        """Release what some containers hold, until it is clear whether they keep it.
-
-        Unknown ids change nothing. O(containers).
-        """
-        order, observed = tuple(self.holders), self.observed
-        ids = [one for one in container_ids if one in self.holders]
-        aside = SetAside(
-            tuple([(self.holders[one], self._zone_of[one].mask) for one in ids]),
-            order,
-            self._sequence,
-            observed.copy() if observed is not None else None,
-        )
-        for one in ids:
-            self.drop(one)
-        self.version += 1
-        return aside
-
-    def put_back(self, aside: SetAside) -> None:
-        """Hold again what was set aside: nobody is younger by it. Nothing came meanwhile."""
-        for holding, mask in aside.holdings:
-            self.place_running(holding, mask)
-        self.holders = {one: self.holders[one] for one in aside.order}
-        self._zone_of = {one: self._zone_of[one] for one in aside.order}
-        self._sequence, self.observed = aside.sequence, aside.observed
-        self.version += 1
 
     def snapshot(self) -> HeldMemory:
         """The memory held by all containers. Cost O(containers)."""

@@ -104,9 +104,10 @@ class PenBookings:
         books = self._books
         allowed = allowed_in_pen(judgements, residents, books)
         ledger, memory = books.ledger, books.memory
-        aside = memory.set_aside(one.container_id for one in residents)
+        held, look = memory.snapshot(), memory.last_look()
         for one in residents:
             ledger.drop(one.container_id)
+            memory.release(one.container_id)
         pen = self._around(residents, request)
         request = replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
         ledger.add(pen)
@@ -128,10 +129,11 @@ class PenBookings:
             books.take(placement.booking)
             return placement
         ledger.drop(pen.container_id)
-        memory.release(pen.container_id)
         for one in residents:
             ledger.add(one)
-        memory.put_back(aside)
+        # As old as they were, and with what they were seen to use.
+        memory.restore(held)
+        memory.observe_like(look)
         return placement
 
     def resize(
