@@ -31,7 +31,7 @@ class Owed(NamedTuple):
     zero_requests: list[int]
 
     def apart(self) -> "Owed":
-        """The same numbers, which change apart from these."""
+        """Copies of these numbers, which change apart from them."""
         return Owed(*map(list, self))
 
 
