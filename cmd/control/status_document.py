@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
 from ...policy.engine.decision import Decision
-from ...policy.engine.gauges.kept_loads import pool_loads
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.audit import is_drift
 from ...policy.model.container import ContainerId
@@ -67,6 +66,9 @@ def pin_document(pinning: Pinning) -> PinDocument:
 
 
 def _pools(snapshot: Snapshot, by_pool: Mapping[int, list[str]]) -> Iterator[PoolDocument]:
+    # What measures loads is loaded by whoever asks.
+    from ...policy.engine.gauges.kept_loads import pool_loads
+
     holders = (*snapshot.grants.values(), *snapshot.pens.values())
     exclusive = reduce(lambda mask, one: mask | one.exclusive.mask, holders, 0)
     promised, free = pool_loads(snapshot).promised_milli, snapshot.free_milli()
