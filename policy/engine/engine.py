@@ -284,7 +284,7 @@ class Engine:
 
     def pod_size(self, pod: Pod) -> Resources | None:
         """The size of a whole pod, after resizes, as far as it is known."""
-        return self._allocator.roster.pod_sizes.get(pod.uid or pod.id, pod.resources)
+        return self._allocator.roster.size_of(pod)
 
     def forget_places(self, pod_uid: str | None = None) -> None:
         """Let containers that come back choose anew, those of one pod or all."""

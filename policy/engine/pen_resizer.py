@@ -30,14 +30,14 @@ class PenResizer:
         if pen.exclusive:
             self._unmet.note_shifted(ledger.members(pen.container_id))
         name = self._pens.name_of(container, classified) or PenName(pen.container_id)
-        size = None if name.is_group else self._sizes.size_of(known)
+        size = None if name.is_group else self._roster.size_of(known.pod)
         carries = size is not None and shows_pod(size, known)
         if size is not None and carries and (larger := resized_with(size, known, container)):
             refusal = self.resize_pod(container.pod, larger)
             if refusal is not None:
                 return self._refused(held, refusal)
             pen = ledger.pens[pen.container_id]
-        count = slice_size(name, container, classified, self._sizes.size_of(container))
+        count = slice_size(name, container, classified, self._roster.size_of(container.pod))
         count = 0 if carries or not pen.exclusive else count
         request, is_counted = classified.request, self._sizes.is_counted(name, container)
         if is_counted:

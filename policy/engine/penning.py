@@ -70,7 +70,7 @@ class Penning:
             return wished
         if self.bookings.knows(pod):
             return None if is_outside(container) else pod_pen(pod)
-        if (size := self.sizes.size_of(container)) is None:
+        if (size := self.roster.size_of(container.pod)) is None:
             return None
         return pen_by_numbers(container, self.sizes.residents(container), size)
 
@@ -200,7 +200,7 @@ class Penning:
             for one, grant in zip(residents, held, strict=True):
                 known = self.roster.classified[one.id]
                 is_own = bool(made.booking.grant.exclusive)
-                count = slice_size(name, one, known, self.sizes.size_of(one)) if is_own else 0
+                count = slice_size(name, one, known, self.roster.size_of(one.pod)) if is_own else 0
                 own = grant.exclusive if count == len(grant.exclusive) else NO_CPUS
                 self.enter(name.id, one, known, own)
                 if not own and (problem := unheeded_wish(one, is_group=name.is_group)):
@@ -237,7 +237,7 @@ class Penning:
         """A container with its part of a pen that has room for it."""
         books, problems = self.books, classified.problems
         pen = books.ledger.pens[name.id]
-        size = self.sizes.size_of(container)
+        size = self.roster.size_of(container.pod)
         count = slice_size(name, container, classified, size) if pen.exclusive else 0
         back = self.roster.place_in(name.id, container) if count else None
         is_back = bool(count) and self.roster.remembered_place(container) is not None

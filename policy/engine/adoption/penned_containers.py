@@ -64,7 +64,7 @@ def find_penned(
             if have_own_places(of_pod):
                 penning.sizes.note_sum(of_pod)
                 continue
-            if pen_by_numbers(first, rest, penning.sizes.size_of(first)) is None:
+            if pen_by_numbers(first, rest, penning.roster.size_of(first.pod)) is None:
                 continue
         found.setdefault(name, []).extend(by_pod[pod_id])
     groups: list[PennedContainers] = []
@@ -282,7 +282,7 @@ def _slices(
             others = CpuSet(once) - cpus
             # Who shares the rest runs on what it gave back.
             own = known.exclusive - others
-        elif len(cpus) == own_cpus(penning.sizes.size_of(one), one):
+        elif len(cpus) == own_cpus(penning.roster.size_of(one.pod), one):
             # Who is remembered to share would run on all that is shared.
             is_since = known is not None and cpus_with_hidden(one, books, roster) < known.rest
             own = cpus if known is None or is_since else NO_CPUS
