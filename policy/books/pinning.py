@@ -115,10 +115,6 @@ class Pinner:
             cpus = replace(cpus, shared=shared)
         return cpus.of(grant)
 
-    def all_told(self) -> Mapping[ContainerId, Pinning]:
-        """The pinnings of `last_told`, which nothing changes any more. O(containers)."""
-        return dict(self._told)
-
     @property
     def told_cpus(self) -> int:
         """A mask of all cpus that the kernel was told last. O(containers)."""

@@ -25,7 +25,7 @@ def snapshot_of(books: Books, roster: Roster) -> Snapshot:
         stuck=ledger.narrowed.stuck,
         pod_sizes=dict(roster.pod_sizes),
         decisions=dict(roster.decisions),
-        pinnings=books.pinner.all_told(),
+        pinnings=dict(books.pinner.last_told),
         classified=dict(roster.classified),
         room=ledger.room,
         free_sharable=tuple(ledger.free_sharable),
