@@ -28,7 +28,7 @@ class Holdings:
         """Containers that hold more nodes than they would with plenty of memory."""
         self.holders: dict[ContainerId, Holding] = {}
         """Holdings by container; nobody else changes them."""
-        self.version = 0
+        self.version: int = 0
         """Another number after each change."""
         self._zone_of: dict[ContainerId, Zone] = {}
         self._sequence = 0

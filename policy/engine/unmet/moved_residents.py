@@ -49,8 +49,7 @@ class MovedCompanions:
                 grown, known = filter(wants_others.__contains__, one.ids), self._grown.copy()
                 self._grown.clear()
                 self._grown.update({**dict.fromkeys(grown, one.before.mask), **known})
-        pens = self._moved_pens(moves) if self._books.ledger.pens else {}
-        for pen_id, (before, after) in pens.items():
+        for pen_id, (before, after) in self._moved_pens(moves).items():
             self._note(self._books.ledger.members(pen_id), before, after, near, is_pen=True)
 
     def note(self, container_id: ContainerId, before: int) -> None:
@@ -62,7 +61,7 @@ class MovedCompanions:
     def _moved_pens(self, moves: Iterable[MovedTogether]) -> Mapping[ContainerId, tuple[int, int]]:
         """The cpus that pens had by those in them that have others by now, and have by these."""
         found: dict[ContainerId, tuple[int, int]] = {}
-        for one in moves:
+        for one in moves if self._books.ledger.pens else ():
             for pen_id in filter(None, map(self._books.pen_around, one.ids)):
                 before, after = found.get(pen_id, (0, 0))
                 found[pen_id] = before | one.before.mask, after | one.after.mask
