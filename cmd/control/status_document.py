@@ -66,9 +66,12 @@ def pin_document(pinning: Pinning) -> PinDocument:
 
 
 def _pools(snapshot: Snapshot, by_pool: Mapping[int, list[str]]) -> Iterator[PoolDocument]:
+    # What measures loads is loaded by whoever asks.
+    from ...policy.engine.gauges.kept_loads import pool_loads
+
     holders = (*snapshot.grants.values(), *snapshot.pens.values())
     exclusive = reduce(lambda mask, one: mask | one.exclusive.mask, holders, 0)
-    promised, free = snapshot.pool_loads().promised_milli, snapshot.free_milli()
+    promised, free = pool_loads(snapshot).promised_milli, snapshot.free_milli()
     for pool in snapshot.tree.pools:
         usable = pool.isolated | pool.reserved | pool.sharable
         yield PoolDocument(

@@ -121,7 +121,8 @@ class Books:
         pressed = self.memory.pressed()
         left = most = max(_WIDENED_AT_LEAST, len(pressed) // 2)
         for container_id in pressed:
-            if left and self.widen(container_id):
+            # Whatever is next and has room: where there is none, it keeps what it has.
+            if left and self._widened(container_id, self.memory.widen(container_id)):
                 left -= 1
         if left == most:
             self.relax()
@@ -136,13 +137,6 @@ class Books:
         offer = self.memory.shrink(_SHRINKS_AT_ONCE)
         if offer is not None:
             self._commit(offer)
-
-    def widen(self, container_id: ContainerId) -> bool:
-        """More memory nodes for a container: whatever is next and has room; whether there is any.
-
-        Where there is none, it keeps what it has.
-        """
-        return self._widened(container_id, self.memory.widen(container_id))
 
     def end_cold_start(self, container_id: ContainerId) -> None:
         """DRAM for a container that ran without until now; where there is no room, once there is.
@@ -229,7 +223,8 @@ class Books:
         self.affinity.add(container, affinity)
         if rules is NO_PLACEMENT_RULES and not self.standing.rules:
             return ALL_COUNT
-        self._doubt_idle_cpus(container, rules)
+        if self.idle.users:
+            self._doubt_idle_cpus(container, rules)
         return self.standing.add(container, rules)
 
     def _doubt_idle_cpus(self, owner: Container, rules: PlacementRules) -> None:
@@ -240,9 +235,8 @@ class Books:
     def withdraw(self, container_id: ContainerId) -> None:
         """Let a container and its rules count no more. Unknown ids change nothing."""
         rules = self.standing.of(container_id)
-        if rules.required:
-            owner = self.affinity.residents.container(container_id)
-            self._doubt_idle_cpus(owner, rules)
+        if rules.required and self.idle.users:
+            self._doubt_idle_cpus(self.affinity.residents.container(container_id), rules)
         self.affinity.remove(container_id)
         self.standing.remove(container_id)
 

@@ -19,7 +19,7 @@ from .held_grants import HeldGrants
 from .narrowed_shares import NarrowedShares
 from .pool_room import Owed, PoolRoom, Room
 from .spare.slices import Slices
-from .spare.spare_cpus import Promised, SpareCpus
+from .spare.spare_cpus import SpareCpus
 
 
 class Ledger:
@@ -34,15 +34,14 @@ class Ledger:
         self.tree = tree
         self._picker = picker
         self.free_sharable = [pool.sharable.mask for pool in pools]
+        free_count, zeros = [len(pool.sharable) for pool in pools], [0] * len(pools)
+        self._sums = Owed(self.free_sharable, free_count, zeros, list(zeros))
+        if not tree.root.reserved:
+            # Somebody may come who asks for nothing: without reserved cpus the last one is theirs.
+            self._sums.zero_requests[-1] = 1
         self.sharable_version = 0
         """Another number wherever `free_sharable` is another."""
         self.free_isolated = [pool.isolated.mask for pool in pools]
-        self._free_count = [len(pool.sharable) for pool in pools]
-        self._shared_milli = [0] * len(pools)
-        self._zero_requests = [0] * len(pools)
-        if not tree.root.reserved:
-            # Somebody may come who asks for nothing: without reserved cpus the last one is theirs.
-            self._zero_requests[-1] = 1
         self.neighbours = [0] * len(pools)
         """By pool id the number of grants of normal cpus in exactly each, without pens."""
         self._reserved_milli = 0
@@ -104,8 +103,7 @@ class Ledger:
     def spare_cpus(self) -> SpareCpus:
         """The cpus that may be taken, beside narrowed shares, too."""
         if self._spare_cpus is None:
-            promised = self.free_sharable, self._shared_milli, self._zero_requests, self.narrowed
-            self._spare_cpus = SpareCpus(self.tree, Promised(*promised))
+            self._spare_cpus = SpareCpus(self.tree, self._sums, self.narrowed)
         return self._spare_cpus
 
     def sliceable(self, pool_id: PoolId) -> int:
@@ -166,7 +164,7 @@ class Ledger:
         while pending:
             inner = pending.pop()
             if (here := masks[inner] & cpus) == masks[inner]:
-                promised += self._shared_milli[inner]
+                promised += self._sums.shared_milli[inner]
                 counted |= here
             elif here:
                 pending.extend(pools[inner].children)
@@ -175,7 +173,8 @@ class Ledger:
 
     def promised_inside(self, pool_id: PoolId, *, is_rough: bool = False) -> int:
         """Milli-cpus at most that `room_within` counts as promised; `is_rough`: in O(children)."""
-        inside = sum([self._shared_milli[child] for child in self.tree.pools[pool_id].children])
+        below, milli = self.tree.pools[pool_id].children, self._sums.shared_milli
+        inside = sum([milli[child] for child in below])
         return inside + self.narrowed.promised(-1 if is_rough else self.free_sharable[pool_id], 0)
 
     @property
@@ -183,17 +182,14 @@ class Ledger:
         """Cpus that nobody may take, as narrowed shares or owners of rules need some of them."""
         return self.narrowed.owed(self.free_sharable[-1], self.sharable_version)
 
-    @property
-    def _sums(self) -> Owed:
-        return Owed(self.free_sharable, self._free_count, self._shared_milli, self._zero_requests)
-
     def without_share(self, grant: Grant) -> "Ledger":
         """A ledger to ask, never to change, where a grant has given back its shared part."""
         ledger = self._measured_apart()
         if grant.has_shared_part:
             ledger.narrowed = self.narrowed.without(grant)
-            ledger._shared_milli = list(self._shared_milli)
-            ledger._zero_requests = list(self._zero_requests)
+            # Of the cpus it is the same as this one.
+            promises = self._sums.apart()[2:]
+            ledger._sums = Owed(self.free_sharable, self._sums.free_count, *promises)
             ledger._promise(grant, -1)
             ledger.spare_cpus.resume(self.spare_cpus)
             ledger.spare_cpus.change(replace(grant, exclusive=NO_CPUS), is_added=False)
@@ -202,10 +198,9 @@ class Ledger:
     def copy(self) -> "Ledger":
         """Another ledger with the same grants. O(pools + grants)."""
         ledger = self._measured_apart()
-        ledger.free_sharable, ledger.free_isolated = [*self.free_sharable], [*self.free_isolated]
-        ledger._free_count = list(self._free_count)
-        ledger._shared_milli = list(self._shared_milli)
-        ledger._zero_requests = list(self._zero_requests)
+        ledger._sums = self._sums.apart()
+        ledger.free_sharable = ledger._sums.free_sharable
+        ledger.free_isolated = [*self.free_isolated]
         ledger.neighbours = list(self.neighbours)
         ledger.grants = ledger._grants = self._grants.copy()
         ledger.pens = ledger._pens = self._pens.copy()
@@ -218,11 +213,12 @@ class Ledger:
 
     def spare_only(self, spared: Collection[ContainerId]) -> None:
         """Keep no cpu for those who asked for none, but for some; for a copy that is dropped."""
-        self._zero_requests = [0] * len(self._zero_requests)
+        asking = self._sums.zero_requests
+        asking[:] = [0] * len(asking)
         for grant in map(self.counted, spared):
             for pool_id in (grant.pool_id, *self.tree.ancestors[grant.pool_id]):
-                self._zero_requests[pool_id] += not grant.shared_milli
-        self._outdate(range(len(self._zero_requests)))
+                asking[pool_id] += not grant.shared_milli
+        self._outdate(range(len(asking)))
         self.narrowed.spare_only(spared)
         self._spare_cpus = None
 
@@ -300,7 +296,7 @@ class Ledger:
             left = sharable & ~own if is_taken else sharable | own & pool.sharable.mask
             if left != sharable:
                 self.free_sharable[pool_id] = left
-                self._free_count[pool_id] = left.bit_count()
+                self._sums.free_count[pool_id] = left.bit_count()
             back = 0 if is_taken else isolated & pool.isolated.mask
             self.free_isolated[pool_id] = self.free_isolated[pool_id] & ~isolated | back
 
@@ -345,8 +341,8 @@ class Ledger:
         milli, zero = sign * grant.shared_milli, 0 if grant.shared_milli else sign
         around = (grant.pool_id, *self.tree.ancestors[grant.pool_id])
         for pool_id in around:
-            self._shared_milli[pool_id] += milli
-            self._zero_requests[pool_id] += zero
+            self._sums.shared_milli[pool_id] += milli
+            self._sums.zero_requests[pool_id] += zero
         self._outdate(around)
 
     def _outdate(self, pools: Collection[int]) -> None:
@@ -381,10 +377,9 @@ class Ledger:
             fresh.keep_left(left)
         assert (fresh._grants, fresh._reserved_milli) == (self._grants, self._reserved_milli)
         assert self._members.keys() == self._pens.keys()
-        assert (fresh.free_sharable, fresh.owed) == (self.free_sharable, self.owed)
+        assert (fresh._sums, fresh.owed) == (self._sums, self.owed)
         assert (fresh.free_isolated, fresh.neighbours) == (self.free_isolated, self.neighbours)
-        assert (fresh._free_count, fresh._shared_milli) == (self._free_count, self._shared_milli)
-        assert (fresh._zero_requests, fresh.room) == (self._zero_requests, self.room)
+        assert (self.free_sharable, fresh.room) == (self._sums.free_sharable, self.room)
         self._slices.check(fresh._sums)
         seen = 0
         for pen in self._pens.values():

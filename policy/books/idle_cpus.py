@@ -37,16 +37,12 @@ class IdleCpus:
         self._around: dict[tuple[PoolId, Level], int] = {}
         self._users: dict[ContainerId, bool | None] = {}
         """Whether required rules tie them to their pool; None: nobody has looked yet."""
+        self.users: Collection[ContainerId] = self._users.keys()
+        """Containers that may use idle cpus, as long as no rule ties them to their pool."""
 
-    @property
-    def users(self) -> Collection[ContainerId]:
-        """The containers that may use idle cpus, as long as no rule ties them to their pool."""
-        return self._users.keys()
-
-    def know(self, grant: Grant) -> None:
-        """Count a container among those that use idle cpus where its grant says so."""
-        if grant.idle_level is not None:
-            self._users[grant.container_id] = None
+    def know(self, container_id: ContainerId) -> None:
+        """Count a container among those that use idle cpus, as its grant says."""
+        self._users[container_id] = None
 
     def forget(self, container_id: ContainerId) -> None:
         """The container is gone, or holds nothing."""
@@ -102,8 +98,6 @@ class IdleCpus:
 
         To be called with the rules of those who come, and of those who go before they are gone.
         """
-        if not self._users:
-            return ()
         found = [owner.id] if owner.id in self._users else []
         if rules.required:
             residents, places = self._affinity.residents, 0

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...topology.model.machine import Level
-from ...topology.sets.cpuset import CpuSet, NodeSet
+from ...topology.sets.cpuset import CpuSet
 from ..configuration.config import Config
 from ..cpus.cpu_blocks import CpuBlocks
 from ..model.container import ContainerId
@@ -115,10 +115,6 @@ class Pinner:
             cpus = replace(cpus, shared=shared)
         return cpus.of(grant)
 
-    def all_told(self) -> Mapping[ContainerId, Pinning]:
-        """The pinnings of `last_told`, which nothing changes any more. O(containers)."""
-        return dict(self._told)
-
     @property
     def told_cpus(self) -> int:
         """A mask of all cpus that the kernel was told last. O(containers)."""
@@ -135,8 +131,9 @@ class Pinner:
     def note(self, container_id: ContainerId, pinning: Pinning) -> None:
         """The kernel has been told this."""
         self._told[container_id] = pinning
-        if container_id in self._ledger.grants:
-            self._idle.know(self._ledger.grants[container_id])
+        grant = self._ledger.grants.get(container_id)
+        if grant is not None and grant.idle_level is not None:
+            self._idle.know(container_id)
 
     def forget(self, container_id: ContainerId) -> None:
         """The container is gone, or holds nothing."""
@@ -275,9 +272,10 @@ class Pinner:
 
     def pinning(self, grant: Grant) -> Pinning:
         """The pinning of a container of this grant."""
+        has_mems = self._config.pin_memory and not grant.preserve_memory and grant.memory.mask
         return Pinning(
             cpus=self._cpus_of(grant) if self._config.pin_cpu else None,
-            mems=self._mems(grant),
+            mems=grant.memory if has_mems else None,
         )
 
     def _cpus_of(self, grant: Grant) -> CpuSet | None:
@@ -306,8 +304,3 @@ class Pinner:
         mask = self._cores.covering(cpus.mask) if grant.hide_hyperthreads else cpus.mask
         # Reserved cpus are no idle ones: who is adopted on them was left nothing else.
         return mask | self._reserved.mask
-
-    def _mems(self, grant: Grant) -> NodeSet | None:
-        if not self._config.pin_memory or grant.preserve_memory or not grant.memory.mask:
-            return None
-        return grant.memory

@@ -25,10 +25,14 @@ class Room(Struct, frozen=True, kw_only=True):
 class Owed(NamedTuple):
     """Free cpus of each pool, as mask and count, and its subtree's promises, by pool id."""
 
-    free_sharable: Sequence[int]
-    free_count: Sequence[int]
-    shared_milli: Sequence[int]
-    zero_requests: Sequence[int]
+    free_sharable: list[int]
+    free_count: list[int]
+    shared_milli: list[int]
+    zero_requests: list[int]
+
+    def apart(self) -> "Owed":
+        """Copies of these numbers, which change apart from them."""
+        return Owed(*map(list, self))
 
 
 class PoolRoom:
@@ -140,8 +144,9 @@ class PoolRoom:
             spare = (slack - zero) // 1000
             cut = owed.free_count[pool_id]
             if below := self._children[pool_id]:
-                inside = (owed.free_sharable[pool_id] & self.own[pool_id]).bit_count()
-                cut = inside + sum([self._spare[child] for child in below])
+                cut = (owed.free_sharable[pool_id] & self.own[pool_id]).bit_count()
+                for child in below:
+                    cut += self._spare[child]
                 spare = min(spare, cut)
             self._cut[pool_id] = cut
             self._slack[pool_id] = slack
@@ -186,10 +191,7 @@ class PoolRoom:
                 grantable_before = grantable + 1
             if whole < whole_before:
                 whole_before = whole + 1
-            pending += [
-                one
-                for one in children[pool_id]
-                if all_grantable[one] >= grantable_before
-                or all_whole[one] >= whole_before
-                or one in stale
-            ]
+            for one in children[pool_id]:
+                has_more = all_grantable[one] >= grantable_before
+                if has_more or all_whole[one] >= whole_before or one in stale:
+                    pending.append(one)

@@ -7,7 +7,7 @@ many rules ask them.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property, reduce
-from itertools import compress
+from itertools import compress, filterfalse
 from typing import Final
 
 from ...topology.model.machine import Level
@@ -115,8 +115,7 @@ class Whereabouts:
         """Masks of the cpus of all containers looked at so far, and of these."""
         known = self._known
         if self._pen is None:
-            new = [one for one in container_ids if one not in known]
-            if new:
+            if new := [*filterfalse(known.__contains__, container_ids)]:
                 known.update(zip(new, self._books.reaches(new), strict=True))
         else:
             for one in container_ids:

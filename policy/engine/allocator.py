@@ -1,6 +1,6 @@
 """Single containers and what they hold: placed, adopted, resized, released."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import structs
@@ -20,7 +20,7 @@ from ..placing.openings.regrowth import Regrowth
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.planner import Planner
 from ..placing.pool_choice import Chooser
-from ..placing.restart import RestartPlacer
+from ..placing.restart import RESTARTED, RestartPlacer
 from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
 from .decision import Decision, left_as_it_was, refused, with_changes, with_objection
@@ -34,16 +34,16 @@ from .replacing.replacement import nothing_to_move, plan_replacement, relocated
 from .restoring.restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
-from .snapshot import Snapshot, exclusive_cpus
+from .snapshot import Snapshot, occupancy_of
 from .unmet.unmet_rules import UnmetRules
 
 
 class Allocator:
     """The books and the roster of one machine, changed together, container by container."""
 
-    def __init__(self, books: Books, interrupts: Sequence[Interrupt]) -> None:
+    def __init__(self, books: Books, interrupts: tuple[Interrupt, ...]) -> None:
         """`books`: empty ones."""
-        self.books, self.machine, self.config = books, books.machine, books.config
+        self.books, self.interrupts = books, interrupts
         self.roster = Roster()
         self.classifier = Classifier(books.config, interrupts, books.machine)
         judge = self._judge = Judge(books, books.config)
@@ -55,25 +55,25 @@ class Allocator:
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self.shares = ShiftedShares(self.books, self.roster, self._judge)
         self.homes = Homecoming(self.books, self.roster, self._judge)
-        self._resized = partial(heeded_resize, books=books, judge=judge, roster=self.roster)
+        self._resized = partial(heeded_resize, books=books, judge=judge, regrowth=regrowth)
         self.pens = Penning(books, self.roster, judge, self._restarts, self.unmet, self.classifier)
-        self.pen_resizer = PenResizer(books, self.roster, self.unmet, self.pens)
-        self.parties = Parties(books, self.roster, self.pens)
+        self.pen_resizer = PenResizer(self.pens)
+        self.parties = Parties(self.pens)
 
-    @property
+    def anew(self, books: Books | None = None) -> "Allocator":
+        """An allocator of the same node that knows of no container. `books`: other empty ones."""
+        found = Allocator(books or self.books.emptied(), self.interrupts)
+        found.roster.unread = self.roster.unread
+        return found
+
     def occupancy(self) -> Occupancy:
         """The cpus that containers have for themselves. O(grants)."""
-        holdings = exclusive_cpus(self.books.ledger.grants, self.roster.classified)
-        supply = self.books.supply
-        return Occupancy(machine=self.machine, config=self.config, supply=supply, holdings=holdings)
+        return occupancy_of(self.books, self.books.ledger.grants, self.roster.classified)
 
-    def snapshot(self, unread: Mapping[ContainerId, Exception]) -> Snapshot:
-        """The snapshot of this moment; `unread`: containers that could not be read. O(grants).
-
-        O(pools) where the room of the pools was not asked for since the last change.
-        """
+    def snapshot(self) -> Snapshot:
+        """The snapshot of this moment. O(grants); O(pools) where their room is stale."""
         self.unmet.look_at_postponed()
-        return snapshot_of(self.machine, self.config, self.books, self.roster, unread)
+        return snapshot_of(self.books, self.roster)
 
     def know(self, container: Container) -> Classified:
         """Classify a container, and let its rules count."""
@@ -114,7 +114,7 @@ class Allocator:
                 return self._outside_again(penned, container, classified)
             last = self.roster.last_place(container)
             plan, classified = self.planner.plan(
-                container, classified, last, lambda: self.occupancy, runs=runs
+                container, classified, last, self.occupancy, runs=runs
             )
             if isinstance(plan, Placement):
                 return self._apply(plan, classified)
@@ -295,7 +295,6 @@ class Allocator:
 
         `look`: one that has seen nobody so far, for what is to be told afterwards as well.
         """
-        look = look or self.unmet.look()
         if isinstance(decision.result, Grant) and decision.result.pen is not None:
             self.shift_shares()
         pinning, changes = self.books.settle(decision.container_id)
@@ -304,7 +303,7 @@ class Allocator:
         if self.books.standing.rules:
             # Who was adopted on fewer cpus than it could have may grow with this event.
             self.unmet.note_moves(changes)
-        self.unmet.look_at_displaced(look)
+        look = self.unmet.look_at_displaced(look)
         self.unmet.refresh_moved(decision.container_id, changes, look, is_awaited=is_awaited)
         return self.roster.decisions[decision.container_id]
 
@@ -349,7 +348,7 @@ class Allocator:
         return changes
 
     def _with_returns(self, decision: Decision) -> Decision:
-        if self.homes.has_away:
+        if self.homes.away:
             changes, decisions = self.return_home(decision.container_id), self.roster.decisions
             decision = with_changes(decisions[decision.container_id], changes, self.books)
             decisions[decision.container_id] = decision
@@ -368,15 +367,17 @@ class Allocator:
             self.pens.left(pen, grant)
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
-        if self.books.standing.rules:
+        own, has_rules = placement.booking.grant.exclusive.mask, bool(self.books.standing.rules)
+        if own and has_rules:
             self.unmet.note_left_alone(placement.booking.grant)
         grant = self.books.take(placement.booking)
-        if self.books.standing.rules:
+        if has_rules:
             for one in placement.booking.lifted:
                 self.unmet.note_moved(one.container_id)
-            if grant.exclusive:
+            if own:
                 self.unmet.note_displaced(self.homes.rehouse())
-            self.shares.widen_later(placement)
+            if placement.decided_by == RESTARTED and grant.within is not None:
+                self.shares.widen_later(grant.container_id)
         container = self.roster.containers[grant.container_id]
         decision = Decision(
             container_id=grant.container_id,

@@ -59,10 +59,7 @@ class Engine:
         self._central = central or CentralRules(config)
         self.machine = machine
         self.config = config
-        self._interrupts = interrupts
         self._allocator = Allocator(Books(machine, config, layout), interrupts)
-        self._unread: Mapping[ContainerId, Exception] = {}
-        """What went wrong with containers that could not be read; they are left as they run."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Engine":
@@ -125,14 +122,15 @@ class Engine:
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
         """The machine's interrupts, for containers that ask for some of them."""
-        return self._interrupts
+        return self._allocator.interrupts
 
     @interrupts.setter
     def interrupts(self, interrupts: tuple[Interrupt, ...]) -> None:
-        if interrupts != self._interrupts:
-            self._interrupts = interrupts
-            classifier = Classifier(self.config, interrupts, self.machine)
-            self._allocator.classifier = self._allocator.pens.sizes.classifier = classifier
+        if interrupts != self.interrupts:
+            held = self._allocator
+            held.interrupts = interrupts
+            held.classifier = Classifier(self.config, interrupts, self.machine)
+            held.pens.sizes.classifier = held.classifier
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -142,12 +140,12 @@ class Engine:
 
     def snapshot(self) -> Snapshot:
         """The snapshot of this moment: values for any thread. O(containers)."""
-        return self._allocator.snapshot(self._unread)
+        return self._allocator.snapshot()
 
     @contextmanager
     def undone_on_fault(self) -> Generator[None]:
         """Within it, whatever raises leaves everything as it was. O(grants)."""
-        before = EventUndoing(self._allocator, self._unread, self._interrupts)
+        before = EventUndoing(self._allocator)
         try:
             yield
         except Exception as fault:
@@ -169,8 +167,8 @@ class Engine:
         last `begin`, on what they were `told` by then. O(everything).
         """
         half = self._allocator
-        before = without_faulty(half.books, half.roster, self._unread, faulty, told)
-        self._allocator, found = recovered(half, before, self.completed, self._interrupts)
+        before = without_faulty(half.books, half.roster, faulty, told)
+        self._allocator, found = recovered(half, before, self.completed)
         return found
 
     def pinning(self, container_id: ContainerId) -> Pinning | None:
@@ -206,8 +204,8 @@ class Engine:
         and nothing at all where one of this id holds something.
         """
         allocator, ledger, before = self._allocator, self._allocator.books.ledger, None
-        if container.id in self.grants:
-            before = EventUndoing(allocator, self._unread, self._interrupts)
+        if container.id in ledger.grants:
+            before = EventUndoing(allocator)
         self._replace(container := self._central.completed(container))
         place = placed_away if ledger.narrowed.stuck else Allocator.place
         placed = place(allocator, container, allocator.know(container))
@@ -286,7 +284,7 @@ class Engine:
 
     def pod_size(self, pod: Pod) -> Resources | None:
         """The size of a whole pod, after resizes, as far as it is known."""
-        return self._allocator.roster.pod_sizes.get(pod.uid or pod.id, pod.resources)
+        return self._allocator.roster.size_of(pod)
 
     def forget_places(self, pod_uid: str | None = None) -> None:
         """Let containers that come back choose anew, those of one pod or all."""
@@ -353,12 +351,10 @@ class Engine:
         `advice` only tells apart what looks the same there. One with which something goes wrong, or
         went wrong already when it was read (`unread`), is left as it runs, and concerns no others.
         """
-        self._unread = unread
-        remembered = Remembered(
-            advice=advice, unread=unread, decisions=dict(self.decisions), tree=self.tree
-        )
+        self._allocator.roster.unread = unread
+        remembered = Remembered(advice=advice, decisions=dict(self.decisions), tree=self.tree)
         self._allocator, found = synchronized(
-            self._allocator, containers, remembered, self.completed, self._interrupts
+            self._allocator, containers, remembered, self.completed
         )
         return found
 
@@ -373,15 +369,13 @@ class Engine:
         """
         machine = machine or self.machine
         layout = MachineLayout.of(machine, config, self.supply.reserved)
-        engine = Engine(machine, config, interrupts=self._interrupts, layout=layout)
+        engine = Engine(machine, config, interrupts=self.interrupts, layout=layout)
         return engine, engine.take_over(self.snapshot(), self._allocator.unmet.names)
 
     def take_over(self, before: Snapshot, unmet_names: UnmetNames | None = None) -> Adopted:
         """Adopt what an older engine held; `unmet_names`: by which what is lost since is told."""
-        self._unread = before.unread
-        self._allocator, found = taken_over(
-            self._allocator, before, self.completed, self._interrupts, unmet_names
-        )
+        self._allocator.roster.unread = before.unread
+        self._allocator, found = taken_over(self._allocator, before, self.completed, unmet_names)
         return found
 
     def check(self) -> None:
@@ -390,11 +384,16 @@ class Engine:
         assert self.grants.keys() <= self._allocator.roster.containers.keys()
 
     def _hold(self, snapshot: Snapshot) -> None:
-        held, self._unread = self._allocator, snapshot.unread
-        restore(snapshot, held.books, held.roster, held.carry_over)
+        held = self._allocator
+        held.roster.unread = snapshot.unread
+        restore(snapshot, held.books, held.roster)
+        for container_id in snapshot.grants:
+            if (decision := snapshot.decisions[container_id]).unmet:
+                held.carry_over(decision)
 
     def _replace(self, container: Container) -> None:
         """Release what an older instance of a container holds."""
-        self._allocator.forget(container.id)
+        if container.id in self._allocator.roster.containers:
+            self._allocator.forget(container.id)
         if (older := self._allocator.roster.instance(container)) is not None:
             self._allocator.forget(older)

@@ -23,7 +23,6 @@ from ..placing.openings.regrowth import Regrowth
 from ..placing.placer import Failure, Placement
 from ..placing.resizer import Resizer
 from ..rules.podaffinity.term_selection import instances, select_included
-from .roster import Roster
 
 _OWNERS_MAX: Final = 256
 """So many owners are looked at, and rules about others: cpus that further ones need are given up
@@ -38,7 +37,7 @@ def heeded_resize(
     *,
     books: Books,
     judge: Judge,
-    roster: Roster,
+    regrowth: Regrowth,
 ) -> Placement | Failure:
     """A plan for other resources, by which no rule between containers breaks."""
     request, resizer = classified.request, Resizer(books)
@@ -68,7 +67,6 @@ def heeded_resize(
         return isinstance(found, Placement)
 
     more = request.exclusive - len(grant.exclusive)
-    regrowth = Regrowth(books, roster.classified, roster.is_beside_others)
     search = DepartureSearch(container.id, more, judgement, books, judge, has_room, regrowth)
     return placement.because_of(told).advising(search.found())
 

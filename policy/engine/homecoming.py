@@ -1,6 +1,6 @@
 """Homecoming: containers that others drive out of their pool's cpus, and that come back there."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Final
 
@@ -33,6 +33,8 @@ class Homecoming:
         self._judge = judge
         self._homes: dict[ContainerId, PoolId] = {}
         """The pools of containers left without a cpu there, which may have found no other place."""
+        self.away: Collection[ContainerId] = self._homes.keys()
+        """Containers that were driven out of their pools, and may come home."""
 
     def rehouse(self, *, moves_nobody: bool = False) -> tuple[ContainerId, ...]:
         """Give containers that were left no cpu of their pool a place where their rules hold.
@@ -48,11 +50,6 @@ class Homecoming:
             elif self._settle(grant, grant.pool_id, stays=moves_nobody):
                 found.append(grant.container_id)
         return tuple(found)
-
-    @property
-    def has_away(self) -> bool:
-        """Whether anybody was driven out of its pool, and may come home."""
-        return bool(self._homes)
 
     def return_home(self) -> tuple[ContainerId, ...]:
         """Give containers that were left no cpu of their pool its cpus back, where there are some.

@@ -182,9 +182,7 @@ class LeftCpus:
             ledger.let_go(one.container_id)
         books.let_count(container, classified.rules, classified.placement)
         try:
-            plan, _ = allocator.planner.plan(
-                container, classified, last, lambda: allocator.occupancy
-            )
+            plan, _ = allocator.planner.plan(container, classified, last, allocator.occupancy)
         finally:
             books.withdraw(container_id)
             for one in kept:

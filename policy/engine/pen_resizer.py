@@ -3,7 +3,6 @@
 from msgspec import structs
 
 from ...topology.sets.cpuset import NO_CPUS
-from ..books.books import Books
 from ..model.container import Container, Pod, Resources
 from ..model.grant import Grant, Refusal
 from ..pens.pen_name import PenName, pod_pen
@@ -14,19 +13,14 @@ from ..placing.placer import Failure, Placement
 from ..placing.resizer import RESIZED
 from .decision import Decision, left_as_it_was
 from .penning import Penning
-from .roster import Roster
-from .unmet.unmet_rules import UnmetRules
 
 
 class PenResizer:
     """Another size for pens and the parts of them that containers have."""
 
-    def __init__(self, books: Books, roster: Roster, unmet: UnmetRules, pens: Penning) -> None:
-        self._books = books
-        self._roster = roster
-        self._unmet = unmet
-        self._pens = pens
-        self._sizes, self._bookings = pens.sizes, pens.bookings
+    def __init__(self, pens: Penning) -> None:
+        self._pens, self._sizes, self._bookings = pens, pens.sizes, pens.bookings
+        self._books, self._roster, self._unmet = pens.books, pens.roster, pens.unmet
 
     def resize(self, container: Container, classified: Classified) -> Decision:
         """Other resources for a container in a pen; a refusal leaves it what it had."""
@@ -36,14 +30,14 @@ class PenResizer:
         if pen.exclusive:
             self._unmet.note_shifted(ledger.members(pen.container_id))
         name = self._pens.name_of(container, classified) or PenName(pen.container_id)
-        size = None if name.is_group else self._sizes.size_of(known)
+        size = None if name.is_group else self._roster.size_of(known.pod)
         carries = size is not None and shows_pod(size, known)
         if size is not None and carries and (larger := resized_with(size, known, container)):
             refusal = self.resize_pod(container.pod, larger)
             if refusal is not None:
                 return self._refused(held, refusal)
             pen = ledger.pens[pen.container_id]
-        count = slice_size(name, container, classified, self._sizes.size_of(container))
+        count = slice_size(name, container, classified, self._roster.size_of(container.pod))
         count = 0 if carries or not pen.exclusive else count
         request, is_counted = classified.request, self._sizes.is_counted(name, container)
         if is_counted:

@@ -25,11 +25,6 @@ class PenSizes:
         self._roster = roster
         self.classifier = classifier
 
-    def size_of(self, container: Container) -> Resources | None:
-        """The size of a container's pod, as far as it is known."""
-        pod = container.pod
-        return self._roster.pod_sizes.get(pod.uid or pod.id, pod.resources)
-
     def request_of(
         self, name: PenName, container: Container, members: Sequence[Container] = ()
     ) -> Request:
@@ -55,7 +50,7 @@ class PenSizes:
 
     def is_counted(self, name: PenName, container: Container) -> bool:
         """Whether a pen is as large as its containers together."""
-        return name.is_group or self.size_of(container) is None
+        return name.is_group or self._roster.size_of(container.pod) is None
 
     def residents(self, container: Container) -> Sequence[Container]:
         """The other containers of a pod that hold something, outside any pen."""
@@ -71,12 +66,12 @@ class PenSizes:
     def note_sum(self, containers: Sequence[Container]) -> None:
         """Containers of a pod without a pen have all that they seem to ask for: so has the pod."""
         container = containers[-1]
-        size = self.size_of(container)
+        size = self._roster.size_of(container.pod)
         if size is not None and (larger := enlarged(size, together(containers))) is not None:
             self._roster.note_size(container.pod, larger)
 
     def _demand(self, name: PenName, container: Container, given: Sequence[Container]) -> Resources:
-        size = None if name.is_group else self.size_of(container)
+        size = None if name.is_group else self._roster.size_of(container.pod)
         if not given:
             members = self._books.ledger.members(name.id)
             others = [self._roster.containers[one] for one in members if one != container.id]

@@ -12,14 +12,8 @@ from ..model.grant import Grant
 from ..model.request import CpuType, Request
 from ..pens.pen_bookings import PenBookings
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
-from ..pens.pen_rules import (
-    firm_rules,
-    firm_rules_held,
-    heed_all_in_pen,
-    heed_in_pen,
-    judged_in_pen,
-    kept_out,
-)
+from ..pens.pen_planner import PenPlanner
+from ..pens.pen_rules import firm_rules, heed_in_pen, kept_out
 from ..pens.pen_slices import (
     fitting_slice,
     no_slice_problem,
@@ -59,12 +53,13 @@ class Penning:
         unmet: UnmetRules,
         classifier: Classifier,
     ) -> None:
-        self._books = books
-        self._roster = roster
+        self.books = books
+        self.roster = roster
         self._judge = judge
-        self._unmet = unmet
+        self.unmet = unmet
         self.sizes = PenSizes(books, roster, classifier)
-        self.bookings = PenBookings(books, placer, judge.is_bound)
+        planner = PenPlanner(books, judge.is_bound, placer.displacement)
+        self.bookings = PenBookings(books, placer, planner)
 
     def name_of(self, container: Container, classified: Classified) -> PenName | None:
         """The pen that a container belongs in; None where it has a place of its own."""
@@ -73,9 +68,9 @@ class Penning:
         wished, pod = wished_pen(container, classified.preferences), container.pod
         if wished is not None:
             return wished
-        if not self.bookings.is_empty and self.bookings.knows(pod_pen(pod).id):
+        if self.bookings.knows(pod):
             return None if is_outside(container) else pod_pen(pod)
-        if (size := self.sizes.size_of(container)) is None:
+        if (size := self.roster.size_of(container.pod)) is None:
             return None
         return pen_by_numbers(container, self.sizes.residents(container), size)
 
@@ -87,30 +82,30 @@ class Penning:
         name = self.name_of(container, classified)
         if name is None:
             return None
-        pen, made = self._books.ledger.pens.get(name.id), None
+        pen, made = self.books.ledger.pens.get(name.id), None
         if pen is None:
             made = self._begin(name, container, classified, runs=runs)
         else:
-            back = self._roster.place_in(name.id, container)
+            back = self.roster.place_in(name.id, container)
             if request := self.sizes.changed_request(name, pen, container):
                 pen = self.bookings.as_left(pen, back)
             if not runs:
-                made = kept_out(container, classified, pen, self._judge, self._books, back)
+                made = kept_out(container, classified, pen, self._judge, self.books, back)
             if made is None and request:
                 judgements = self.judged(container, classified, pen)
                 made = self.bookings.resize(pen, request, judgements, back, runs=runs)
         if isinstance(made, Failure):
-            self._books.withdraw(container.id)
+            self.books.withdraw(container.id)
             return refused(container.id, made, classified.problems)
         problems = with_objection(classified.problems, container, made)
         # It may ask for a place near its memory, which is no wish for later.
-        own = self._roster.classified[container.id].request
+        own = self.roster.classified[container.id].request
         classified = structs.replace(classified, request=own, problems=problems)
         return self._joined(name, container, classified, made if pen is None else None)
 
     def has_place_of(self, container: Container) -> bool:
         """Whether a container had a place before, and its pen, if any, may be there again."""
-        last, ledger = self._roster.remembered_place(container), self._books.ledger
+        last, ledger = self.roster.remembered_place(container), self.books.ledger
         if last is None or last.pen is None or last.pen.container_id in ledger.pens:
             return last is not None
         return not last.pen.exclusive.mask & ~(ledger.free_sharable[-1] | ledger.free_isolated[-1])
@@ -120,31 +115,31 @@ class Penning:
     ) -> None:
         """Book a container in a pen, with these cpus of it for itself, and note what it is."""
         request = self.bookings.enter(pen_id, container.id, classified.request, own)
-        self._roster.add(container, structs.replace(classified, request=request))
+        self.roster.add(container, structs.replace(classified, request=request))
         self.note_grant(container.id)
 
     def note_grant(self, container_id: ContainerId) -> None:
         """Note in its decision what a container in a pen has by now."""
-        grant = self._books.ledger.grants[container_id]
-        self._roster.note_grant(grant, self._books.tree.pools[grant.pool_id].name)
+        grant = self.books.ledger.grants[container_id]
+        self.roster.note_grant(grant, self.books.tree.pools[grant.pool_id].name)
 
     def left(self, pen: Grant, gone: Grant) -> None:
         """A container has left a pen: it shrinks if that counts, and ends after the last one."""
-        ledger = self._books.ledger
+        ledger = self.books.ledger
         members = ledger.members(pen.container_id)
         if not members:
             self.bookings.remember(pen)
             return
         if gone.exclusive:
-            self._unmet.note_shifted(members)
-        known = self._roster.classified
+            self.unmet.note_shifted(members)
+        known = self.roster.classified
         is_cold = known[gone.container_id].request.cold_start_ns and not any(
             known[one].request.cold_start_ns for one in members
         )
-        if is_cold and not self._books.has_dram(pen.memory):
+        if is_cold and not self.books.has_dram(pen.memory):
             # Nobody is left who would end it.
-            self._books.end_cold_start(pen.container_id)
-        other = self._roster.containers[next(iter(members))]
+            self.books.end_cold_start(pen.container_id)
+        other = self.roster.containers[next(iter(members))]
         classified, pen = known[other.id], ledger.pens[pen.container_id]
         name = self.name_of(other, classified)
         if name is not None and (request := self.sizes.changed_request(name, pen, other)):
@@ -152,14 +147,14 @@ class Penning:
                 # Who is back is to find it where rules about that one let it be.
                 request = structs.replace(request, exclusive=len(pen.exclusive), shared_milli=0)
             self.bookings.resize(pen, request, self.judged(other, classified, pen))
-            self._unmet.note_moved(pen.container_id)
+            self.unmet.note_moved(pen.container_id)
 
     def _begin(
         self, name: PenName, container: Container, classified: Classified, *, runs: bool
     ) -> Placement | Failure:
         """A new pen, around the containers of the pod that hold something already."""
         residents = () if name.is_group else self.sizes.residents(container)
-        back = self._roster.place_in(name.id, container)
+        back = self.roster.place_in(name.id, container)
         made = None
         if residents:
             made = self._enclose(name, container, classified, *residents, runs=runs)
@@ -168,7 +163,7 @@ class Penning:
         request = self.sizes.request_of(name, container, (container,))
         request = structs.replace(request, hints=classified.request.hints)
         judgement = self._judge.judge(container, classified.placement, request)
-        weights = self._books.affinity.affinities(container, classified.rules).weights
+        weights = self.books.affinity.affinities(container, classified.rules).weights
         made = self.bookings.begin(request, weights, judgement, back)
         if isinstance(made, Placement):
             for one in residents:
@@ -180,10 +175,10 @@ class Penning:
 
         Its part is in the pod's size, and others are short of room.
         """
-        known = self._roster.classified[resident.id]
-        if self._books.ledger.grants[resident.id].exclusive:
+        known = self.roster.classified[resident.id]
+        if self.books.ledger.grants[resident.id].exclusive:
             return
-        if kept_out(resident, known, pen, self._judge, self._books, None) is None:
+        if kept_out(resident, known, pen, self._judge, self.books, None) is None:
             self.enter(pen.container_id, resident, known, NO_CPUS)
 
     def _enclose(
@@ -195,22 +190,22 @@ class Penning:
         runs: bool,
     ) -> Placement | Failure:
         request = self.sizes.request_of(name, container, (*residents, container))
-        held = [self._books.ledger.grants[one.id] for one in residents]
-        self._unmet.note_shifted(one.id for one in residents)
+        held = [self.books.ledger.grants[one.id] for one in residents]
+        self.unmet.note_shifted(one.id for one in residents)
         judgements = self.judged(container, classified, *held)
         firm = () if runs else self._firm(container, classified, request, held)
-        back = self._roster.place_in(name.id, container)
+        back = self.roster.place_in(name.id, container)
         made = self.bookings.enclose(request, held, judgements, firm, back, runs=runs)
         if isinstance(made, Placement):
             for one, grant in zip(residents, held, strict=True):
-                known = self._roster.classified[one.id]
+                known = self.roster.classified[one.id]
                 is_own = bool(made.booking.grant.exclusive)
-                count = slice_size(name, one, known, self.sizes.size_of(one)) if is_own else 0
+                count = slice_size(name, one, known, self.roster.size_of(one.pod)) if is_own else 0
                 own = grant.exclusive if count == len(grant.exclusive) else NO_CPUS
                 self.enter(name.id, one, known, own)
                 if not own and (problem := unheeded_wish(one, is_group=name.is_group)):
-                    self._roster.note_problem(one.id, problem)
-            heed_all_in_pen(judgements, name.id, self._books)
+                    self.roster.note_problem(one.id, problem)
+            heed_in_pen(judgements, name.id, self.books)
             self.share_some(name.id)
         return made
 
@@ -222,11 +217,14 @@ class Penning:
         residents: Sequence[Grant],
     ) -> Sequence[Restriction]:
         """The rules that must hold in a pen that begins for a container, around residents."""
-        judge, books, roster = self._judge, self._books, self._roster
+        judge, books, roster = self._judge, self.books, self.roster
         found = [*firm_rules(container, classified, request, residents, judge, books)]
         for one in (grant.container_id for grant in residents):
             resident, known = roster.containers[one], roster.classified[one]
-            found += firm_rules_held(resident, known, request, residents, judge, books)
+            held = firm_rules(resident, known, request, residents, judge, books)
+            cpus, pool_id = books.reach(one), books.pool_around(one)
+            # As far as they hold where it is.
+            found += [rule for rule in held if not rule.is_broken_by(cpus, pool_id)]
         return found
 
     def _joined(
@@ -237,13 +235,13 @@ class Penning:
         begun: Placement | None,
     ) -> Decision:
         """A container with its part of a pen that has room for it."""
-        books, problems = self._books, classified.problems
+        books, problems = self.books, classified.problems
         pen = books.ledger.pens[name.id]
-        size = self.sizes.size_of(container)
+        size = self.roster.size_of(container.pod)
         count = slice_size(name, container, classified, size) if pen.exclusive else 0
-        back = self._roster.place_in(name.id, container) if count else None
-        is_back = bool(count) and self._roster.remembered_place(container) is not None
-        awaited = self._roster.awaited_slices(container) if is_back else NO_CPUS
+        back = self.roster.place_in(name.id, container) if count else None
+        is_back = bool(count) and self.roster.remembered_place(container) is not None
+        awaited = self.roster.awaited_slices(container) if is_back else NO_CPUS
         request, picker = classified.request, books.picker
         own = fitting_slice(books.ledger, pen, count, request, picker, awaited)
         if back is not None:
@@ -261,7 +259,7 @@ class Penning:
         grant = books.ledger.grants[container.id]
         # Where the pen came to be of what another one of its pod has, it is there for that one.
         why = PEN if begun is None or begun.decided_by == RESIZED else begun.decided_by
-        if why == RESTARTED and self._roster.remembered_place(container) is None:
+        if why == RESTARTED and self.roster.remembered_place(container) is None:
             why = PEN_RETURNED
         decision = Decision(
             container_id=container.id,
@@ -277,9 +275,9 @@ class Penning:
         judgement = self._judge.judge(container, classified.placement, classified.request)
         if judgement is None:
             return decision
-        heed_in_pen(judgement, name.id, books)
+        heed_in_pen((judgement,), name.id, books)
         # Others are told later what is theirs now: in the pen, or where they make way for it.
-        self._unmet.note_displaced((container.id,))
+        self.unmet.note_displaced((container.id,))
         return decision
 
     def judged(
@@ -287,24 +285,26 @@ class Penning:
     ) -> Sequence[Judgement]:
         """Judgements about a container and about all who are in its pen, or are residents."""
         others = [
-            (self._roster.containers[one], self._roster.classified[one])
+            (self.roster.containers[one], self.roster.classified[one])
             for each in held
-            for one in self._books.ledger.occupants(each.container_id)
+            for one in self.books.ledger.occupants(each.container_id)
             if one != container.id
         ]
-        return judged_in_pen(((container, classified), *others), self._judge)
+        everybody = ((container, classified), *others)
+        found = (self._judge.judge(one, known.placement, known.request) for one, known in everybody)
+        return tuple(one for one in found if one is not None)
 
     def share_some(self, pen_id: ContainerId) -> tuple[Problem, ...]:
         """Leave a cpu to share where somebody shares; the problem of whose it was alone."""
         sliced = self.bookings.crowded(pen_id)
         if sliced is None:
             return ()
-        self._unmet.note_shifted(self._books.ledger.members(pen_id))
-        container = self._roster.containers[sliced.container_id]
-        classified = self._roster.classified[container.id]
-        pen = self._books.ledger.pens[pen_id]
+        self.unmet.note_shifted(self.books.ledger.members(pen_id))
+        container = self.roster.containers[sliced.container_id]
+        classified = self.roster.classified[container.id]
+        pen = self.books.ledger.pens[pen_id]
         problem = no_slice_problem(container, len(sliced.exclusive), pen)
-        self._books.ledger.drop(container.id)
+        self.books.ledger.drop(container.id)
         self.enter(pen_id, container, classified, NO_CPUS)
-        self._roster.note_problem(container.id, problem)
+        self.roster.note_problem(container.id, problem)
         return (problem,)

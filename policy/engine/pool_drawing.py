@@ -1,6 +1,6 @@
 """A pool tree for people and for tools: a tree of texts, and one JSON document."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -148,11 +148,7 @@ def _memory_text(
 
 
 def _bytes(pool: Pool, kind: MemoryKind, machine: Machine) -> int | None:
-    sizes = [machine.node_by_id[node].memory_bytes for node in _nodes(pool, kind)]
+    sizes = [machine.node_by_id[node].memory_bytes for node in pool.memory[kind]]
     # A pool's nodes have memory: where they show none, its size is not known.
     known = [size for size in sizes if size]
     return sum(known) if len(known) == len(sizes) else None
-
-
-def _nodes(pool: Pool, kind: MemoryKind) -> Iterator[int]:
-    yield from pool.memory[kind]

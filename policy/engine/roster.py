@@ -37,6 +37,8 @@ class Roster:
         self.containers: dict[ContainerId, Container] = {}
         self.classified: dict[ContainerId, Classified] = {}
         self.decisions: dict[ContainerId, Decision] = {}
+        self.unread: Mapping[ContainerId, Exception] = {}
+        """What went wrong with containers that could not be read; they are left as they run."""
         self.pod_sizes: dict[str, Resources] = {}
         """The last size of pods that were resized, by uid; the runtime tells that of creation."""
         self._instances: dict[tuple[str, str], ContainerId] = {}
@@ -235,8 +237,8 @@ class Roster:
         A container without numbers of its own carries its pod's. Elsewhere a pen counts them once.
         """
         pod, request = container.pod, classified.request
-        size = self.pod_sizes.get(pod.uid or pod.id, pod.resources)
-        if size is None or request.cpu_type is not CpuType.RESERVED:
+        size = self.size_of(pod) if request.cpu_type is CpuType.RESERVED else None
+        if size is None:
             return classified
         known = self.containers.get(container.id)
         other = None
@@ -254,6 +256,10 @@ class Roster:
         ]
         request = left_of_pod(request, container, size, others)
         return structs.replace(classified, request=request)
+
+    def size_of(self, pod: Pod) -> Resources | None:
+        """The size of a whole pod, after resizes, as far as it is known."""
+        return self.pod_sizes.get(pod.uid or pod.id, pod.resources)
 
     def note_size(self, pod: Pod, size: Resources) -> None:
         """Note the size of a pod, which was resized; of very many the last ones."""

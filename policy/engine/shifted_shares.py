@@ -28,8 +28,6 @@ from ..placing.openings.regrowth import (
     let_grow,
     narrowed_beside,
 )
-from ..placing.placer import Placement
-from ..placing.restart import RESTARTED
 from ..rules.podaffinity.rule_set import RequiredTerm
 from .advice import Advice
 from .roster import Roster
@@ -86,14 +84,12 @@ class ShiftedShares:
         if gone not in self._books.ledger.grants:
             self.widen_due(forgotten=gone)
 
-    def widen_later(self, placement: Placement) -> None:
+    def widen_later(self, container_id: ContainerId) -> None:
         """Give a container that is back narrowed what rules leave, if who it made way for is not.
 
         Once somebody else gives something back: they may have ended together.
         """
-        grant = placement.booking.grant
-        if placement.decided_by == RESTARTED and grant.within is not None:
-            self._due[grant.container_id] = None
+        self._due[container_id] = None
 
     def carry_over(self, container_id: ContainerId) -> None:
         """Look after a container that stands beside others, if it or its pen is narrowed."""

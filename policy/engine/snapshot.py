@@ -4,7 +4,7 @@ What metrics, status, plans and the state file are made from: none of them needs
 ledgers, and all of them work while the engine goes on.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import compress
 from operator import is_not
 from typing import NamedTuple, Self
@@ -24,7 +24,6 @@ from ..memory.offers import MemoryRequest
 from ..model.container import Container, ContainerId, Resources
 from ..model.grant import Grant
 from ..model.pinning import Pinning
-from ..model.request import CpuType
 from ..placing.classifier import Classified
 from ..pools.layout import MachineLayout
 from ..pools.pool_tree import PoolTree
@@ -32,17 +31,6 @@ from ..pools.supply import Supply
 from ..tuning.effects import ExclusiveCpus, Occupancy
 from .advice import Advice
 from .decision import Decision, is_left_alone
-
-
-class PoolLoads(Struct, frozen=True):
-    """Loads of exactly each pool, those inside it left out. By pool id."""
-
-    containers: Sequence[int]
-    """Containers placed there."""
-    sharing: Sequence[int]
-    """Placed containers that run on sharable or reserved cpus."""
-    promised_milli: Sequence[int]
-    """Milli-cpus promised to these; reserved cpus count for the root, wherever a grant is."""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
@@ -216,34 +204,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
 
     def occupancy(self) -> Occupancy:
         """The cpus that containers have for themselves, and what they ask of them."""
-        holdings = exclusive_cpus(self.grants, self.classified)
-        return Occupancy(
-            machine=self.machine, config=self.config, supply=self.supply, holdings=holdings
-        )
-
-    def pool_loads(self) -> PoolLoads:
-        """Loads of all pools. O(containers + pools)."""
-        count = len(self.tree.pools)
-        containers, sharing, milli = [0] * count, [0] * count, [0] * count
-        for grant in self.grants.values():
-            pool_id = grant.pool_id
-            containers[pool_id] += 1
-            if grant.cpu_type is CpuType.RESERVED:
-                sharing[pool_id] += 1
-                milli[-1] += grant.shared_milli
-            elif grant.has_shared_part:
-                sharing[pool_id] += 1
-                milli[pool_id] += grant.shared_milli
-        self.add_pens(milli)
-        return PoolLoads(containers, sharing, milli)
-
-    def add_pens(self, promised_milli: list[int]) -> None:
-        """Add the milli-cpus that are promised to pens, to those by pool id."""
-        for pen in self.pens.values():
-            if pen.cpu_type is CpuType.RESERVED:
-                promised_milli[-1] += pen.shared_milli
-            elif pen.has_shared_part:
-                promised_milli[pen.pool_id] += pen.shared_milli
+        return occupancy_of(self, self.grants, self.classified)
 
     def free_milli(self) -> tuple[int, ...]:
         """Milli-cpus that shared requests may still be promised of every pool, 0 where none."""
@@ -282,11 +243,13 @@ def changed_ids(
     return compress(ids, map(is_not, map(before.get, ids), map(after.get, ids)))
 
 
-def exclusive_cpus(
-    grants: Mapping[ContainerId, Grant], classified: Mapping[ContainerId, Classified]
-) -> tuple[ExclusiveCpus, ...]:
+def occupancy_of(
+    node: Books | Snapshot,
+    grants: Mapping[ContainerId, Grant],
+    classified: Mapping[ContainerId, Classified],
+) -> Occupancy:
     """The cpus that containers have for themselves, and what they ask of them. O(grants)."""
-    return tuple(
+    holdings = tuple(
         ExclusiveCpus(
             cpus=grant.exclusive,
             irq=classified[container_id].irq,
@@ -294,4 +257,7 @@ def exclusive_cpus(
         )
         for container_id, grant in grants.items()
         if grant.exclusive
+    )
+    return Occupancy(
+        machine=node.machine, config=node.config, supply=node.supply, holdings=holdings
     )

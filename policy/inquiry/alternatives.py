@@ -3,7 +3,7 @@
 Found by asking a copy of the engine in which all others hold what they hold; never guessed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -13,15 +13,15 @@ from ..engine.snapshot import Snapshot
 from ..model.container import Container, QosClass, Resources
 from ..model.request import CpuType
 from .counted_rules import (
-    CountedRule,
     RuleKind,
     classified_of,
     classifier_of,
     counted_rules,
     is_rule,
+    without_own,
     without_rules,
+    without_that_of,
 )
-from .single_rules import without_own, without_that_of
 from .trial_engine import TrialEngine
 
 CONTAINERS_MAX: Final = 500
@@ -79,7 +79,9 @@ def _rule_sentences(trials: "_Trials", snapshot: Snapshot, container: Container)
     rules = counted_rules(snapshot, container)
     own = [one for one in rules if one.owner.id == container.id]
     is_one_enough = False
-    for rule, lighter in _without_each(snapshot, container, own) if len(own) > 1 else ():
+    classifier = classifier_of(snapshot)
+    for rule in own[:_RULES_MAX] if len(own) > 1 else ():
+        lighter = without_own(container, rule, classifier)
         pool = trials.pool if lighter is None else trials.pool_of(lighter)
         if pool not in ("", trials.pool):
             is_one_enough = True
@@ -95,14 +97,6 @@ def _rule_sentences(trials: "_Trials", snapshot: Snapshot, container: Container)
         pool = trials.pool if lighter_node is None else _Trials(lighter_node, container).pool
         if pool not in ("", trials.pool):
             yield f"it would be {_words(pool)} without the rule of {rule.owner.path}: {rule.text}"
-
-
-def _without_each(
-    snapshot: Snapshot, container: Container, own: Sequence[CountedRule]
-) -> Iterator[tuple[CountedRule, Container | None]]:
-    classifier = classifier_of(snapshot)
-    for rule in own[:_RULES_MAX]:
-        yield rule, without_own(container, rule, classifier)
 
 
 def _cpu_sentences(

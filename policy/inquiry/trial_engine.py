@@ -67,9 +67,7 @@ class TrialEngine(Engine):
         if allocator.planner.objection(container, classified.problems) is not None:
             return ""
         known, scene = self._known or container, self._scene
-        plan, _ = allocator.planner.plan(
-            known, classified, None, lambda: allocator.occupancy, scene=scene
-        )
+        plan, _ = allocator.planner.plan(known, classified, None, allocator.occupancy, scene=scene)
         return "" if isinstance(plan, Failure) else self.tree.pools[plan.booking.grant.pool_id].name
 
     def _is_penned(

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from ...topology.sets.cpuset import NodeSet
 from .memory_nodes import MemoryNodes
 from .memory_zones import Holding, ZoneSum
-from .offers import MemoryRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +26,6 @@ class HeldMemory:
     def holdings(self) -> tuple[tuple[Holding, int], ...]:
         """Each holder with the mask of its zone. O(containers)."""
         return tuple(zip(self.holders, self.zones, strict=True))
-
-    def open_to(self, request: MemoryRequest) -> NodeSet:
-        """The nodes whose memory a request may have."""
-        return NodeSet(self.nodes.open_to(request.may_use_reserved).with_memory)
 
     def capacity(self, zone: NodeSet) -> int | None:
         """Bytes of memory of a zone, without huge pages; None where a node's size is not known."""

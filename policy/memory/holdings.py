@@ -1,10 +1,8 @@
 """Holders of memory and their zones: the state of a memory ledger, and every change of it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Final
-
-from msgspec import Struct
 
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.cpuset import NodeSet
@@ -19,16 +17,6 @@ from .offers import MemoryRequest
 _MASK_OF: Final[Callable[[Zone], int]] = attrgetter("mask")
 
 
-class SetAside(Struct, frozen=True):
-    """Memory that containers have given up for a moment, and who held some in which order."""
-
-    holdings: tuple[tuple[Holding, int], ...]
-    """Each with the mask of its zone."""
-    order: tuple[ContainerId, ...]
-    sequence: int
-    observed: ObservedMemory | None
-
-
 class Holdings:
     """All containers with memory, their zones, and the sums that follow."""
 
@@ -38,8 +26,10 @@ class Holdings:
         self.observed: ObservedMemory | None = None
         self.grown: dict[ContainerId, None] = {}
         """Containers that hold more nodes than they would with plenty of memory."""
-        self.by_id: dict[ContainerId, Holding] = {}
+        self.holders: dict[ContainerId, Holding] = {}
         """Holdings by container; nobody else changes them."""
+        self.version: int = 0
+        """Another number after each change."""
         self._zone_of: dict[ContainerId, Zone] = {}
         self._sequence = 0
         self._starts: dict[tuple[int, frozenset[MemoryKind], bool, bool], tuple[int, int]] = {}
@@ -47,11 +37,7 @@ class Holdings:
         self._latest: Holding | None = None
         """The newcomer that was made ready last: an offer is made of it, and then taken."""
 
-    def find(self, container_id: ContainerId) -> Holding | None:
-        """The holding of a container; None for an unknown one."""
-        return self.by_id.get(container_id)
-
-    def zone_of(self, container_id: ContainerId) -> Zone:
+    def place_of(self, container_id: ContainerId) -> Zone:
         """The zone of a container. Raises `KeyError` for an unknown one."""
         return self._zone_of[container_id]
 
@@ -63,7 +49,7 @@ class Holdings:
         """Bytes of all that can be nowhere but on these nodes, however containers move."""
         if nodes is self.nodes:
             return self.zones.usage(nodes.with_memory)
-        return sum(one.size for one in self.by_id.values() if self.nodes_of(one.request) is nodes)
+        return sum(one.size for one in self.holders.values() if self.nodes_of(one.request) is nodes)
 
     def holding(self, request: MemoryRequest) -> Holding | Refusal:
         """A request made ready: its kinds and its initial zone; or why there is none."""
@@ -76,7 +62,7 @@ class Holdings:
         if not initial:
             return self._no_zone(request)
         ready = self._make(request, kinds, initial)
-        self._latest = None if request.container_id in self.by_id else ready
+        self._latest = None if request.container_id in self.holders else ready
         return ready
 
     def _start(
@@ -103,21 +89,24 @@ class Holdings:
     def initial_zone(
         self, affinity: int, types: frozenset[MemoryKind], may_use_reserved: bool
     ) -> Zone | None:
-        """The zone of a request that is not strict while memory is plenty."""
+        """The zone of a request that is not strict while memory is plenty; None if there is none.
+
+        `affinity`: a mask of nodes. The zone stays the same for the life of the ledger.
+        """
         _, mask = self._start(affinity, types, may_use_reserved, is_strict=False)
         return self.zones.zone(mask) if mask else None
 
     def place(self, holding: Holding, mask: int) -> None:
         """Put a container into a zone, out of the one it was in; a new one is the youngest."""
         one, zone = holding.request.container_id, self.zones.zone(mask)
-        known = self.by_id.get(one)
+        known = self.holders.get(one)
         is_back = False
         if known is not None:
             before = self._zone_of[one]
             is_back = mask != before.mask and not mask & ~before.mask
             self.zones.take(known, before)
         self.zones.put(holding, zone)
-        self.by_id[one] = holding
+        self.holders[one] = holding
         self._zone_of[one] = zone
         self._sequence = max(self._sequence, holding.sequence + 1)
         if _has_grown(holding, mask):
@@ -133,7 +122,7 @@ class Holdings:
             more = holding.most if is_back else holding.size - known.size
             self.observed.grant(one, zone, more)
 
-    def adopt(self, holding: Holding, mask: int) -> None:
+    def place_running(self, holding: Holding, mask: int) -> None:
         """Put a container into the zone it runs in: its use shows in the free memory already."""
         observed, self.observed = self.observed, None
         try:
@@ -143,41 +132,19 @@ class Holdings:
 
     def drop(self, container_id: ContainerId) -> None:
         """Release all that a container holds."""
-        holding = self.by_id.pop(container_id)
+        holding = self.holders.pop(container_id)
         self.zones.take(holding, self._zone_of.pop(container_id))
         self.grown.pop(container_id, None)
         if self.observed is not None:
             self.observed.release(container_id)
 
-    def set_aside(self, container_ids: Iterable[ContainerId]) -> SetAside:
-        """Release what some containers hold; unknown ids change nothing. O(containers)."""
-        order, observed = tuple(self.by_id), self.observed
-        ids = [one for one in container_ids if one in self.by_id]
-        aside = SetAside(
-            tuple([(self.by_id[one], self._zone_of[one].mask) for one in ids]),
-            order,
-            self._sequence,
-            observed.copy() if observed is not None else None,
-        )
-        for one in ids:
-            self.drop(one)
-        return aside
-
-    def put_back(self, aside: SetAside) -> None:
-        """Hold again what was set aside: nobody is younger by it. Nothing came meanwhile."""
-        for holding, mask in aside.holdings:
-            self.adopt(holding, mask)
-        self.by_id = {one: self.by_id[one] for one in aside.order}
-        self._zone_of = {one: self._zone_of[one] for one in aside.order}
-        self._sequence, self.observed = aside.sequence, aside.observed
-
-    def state(self) -> HeldMemory:
+    def snapshot(self) -> HeldMemory:
         """The memory held by all containers. Cost O(containers)."""
         sums = self.zones.sums()
         return HeldMemory(
             nodes=self.nodes,
             # Container by container in C: each look at the policy waits for it.
-            holders=tuple(self.by_id.values()),
+            holders=tuple(self.holders.values()),
             zones=tuple(map(_MASK_OF, self._zone_of.values())),
             sequence=self._sequence,
             sums=sums,
@@ -185,27 +152,28 @@ class Holdings:
         )
 
     def restore(self, state: HeldMemory) -> None:
-        """Hold again what was held then, and nothing else."""
-        for container_id in tuple(self.by_id):
+        """Hold again what was held at a snapshot of this ledger, and nothing else."""
+        for container_id in tuple(self.holders):
             self.drop(container_id)
         for holding, mask in state.holdings:
-            self.adopt(holding, mask)
+            self.place_running(holding, mask)
         self._sequence = state.sequence
+        self.version += 1
 
     def check(self) -> None:
-        """Assert that all sums and indices are what a fresh count says."""
+        """Assert that all sums and indices are what a fresh count says. For tests."""
         self.zones.check()
-        assert list(self.by_id) == list(self._zone_of)
+        assert list(self.holders) == list(self._zone_of)
         for one, zone in self._zone_of.items():
-            holding = self.by_id[one]
+            holding = self.holders[one]
             assert zone.users.get(one) is holding, f"{one}: not a user of its zone"
             assert (one in self.grown) == _has_grown(holding, zone.mask)
             assert holding.sequence < self._sequence
             assert not zone.mask & ~self.nodes_of(holding.request).with_memory
-        assert len(self.by_id) == sum(len(zone.users) for zone in self.zones.used())
+        assert len(self.holders) == sum(len(zone.users) for zone in self.zones.used())
 
     def _make(self, request: MemoryRequest, kinds: int, initial: int) -> Holding:
-        known = self.by_id.get(request.container_id)
+        known = self.holders.get(request.container_id)
         sequence = self._sequence if known is None else known.sequence
         return Holding(request=request, kinds=kinds, initial=initial, sequence=sequence)
 

@@ -91,7 +91,9 @@ class PoolMemory:
         """The choice of memory for one request."""
         types = None if request.preserve_memory else request.memory_kinds
         hinted = _hinted_nodes(request) if request.hints else 0
-        key = (types, hinted, _may_use_reserved(request))
+        # Where preserved memory is, nobody knows: it may be on reserved nodes as well.
+        may_use_reserved = request.preserve_memory or request.cpu_type is CpuType.RESERVED
+        key = (types, hinted, may_use_reserved)
         start = self._starts.get(key)
         if start is None:
             start = self._starts[key] = self._start(*key)
@@ -151,11 +153,6 @@ class PoolMemory:
             capacity_min=min(one.capacity for one in starts),
             may_use_reserved=may_use_reserved,
         )
-
-
-def _may_use_reserved(request: Request) -> bool:
-    # Where preserved memory is, nobody knows: it may be on reserved nodes as well.
-    return request.preserve_memory or request.cpu_type is CpuType.RESERVED
 
 
 def _hinted_nodes(request: Request) -> int:

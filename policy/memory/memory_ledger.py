@@ -1,6 +1,6 @@
 """All memory of one machine that is held, and by whom; offers for those who want some."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -8,42 +8,28 @@ from ...topology.model.machine import MemoryKind
 from ...topology.sets.cpuset import NO_NODES, NodeSet
 from ..model.container import ContainerId
 from ..model.grant import Refusal
-from .held_memory import HeldMemory
-from .holdings import Holdings, SetAside
-from .memory_nodes import MemoryNodes
+from .holdings import Holdings
 from .memory_plan import Plan
 from .memory_zones import Holding, Zone
 from .observed_memory import MemoryLook, ObservedMemory
 from .offers import MemoryRequest, Offer, StaleOfferError, holds_none, no_pages
-from .zone_search import ZoneSearch
+from .zone_search import (
+    begun,
+    begun_alone,
+    come_back,
+    has_room_anywhere,
+    plan_of,
+    possible_starts,
+    wider_zone,
+)
 
 
-class MemoryLedger:
+class MemoryLedger(Holdings):
     """The ledger of memory: containers and the zones whose memory they hold.
 
-    Offers are computed beside the ledger and change nothing. `commit`, `release`, `adopt` and
-    `restore` change it in one step; each makes all outstanding offers stale.
+    Offers are computed beside the holdings and change nothing. `commit`, `release`, `adopt` and
+    `restore` change these in one step; each makes all outstanding offers stale.
     """
-
-    def __init__(self, nodes: MemoryNodes) -> None:
-        self.nodes = nodes
-        self.version = 0
-        self._held = Holdings(nodes)
-        self._search = ZoneSearch(nodes, self._held)
-
-    @property
-    def holders(self) -> Mapping[ContainerId, Holding]:
-        """Holdings by container, as they go on."""
-        return self._held.by_id
-
-    def initial_zone(
-        self, affinity: int, types: frozenset[MemoryKind], may_use_reserved: bool
-    ) -> Zone | None:
-        """The zone of a request that is not strict while memory is plenty; None if there is none.
-
-        `affinity`: a mask of nodes. The zone stays the same for the life of the ledger.
-        """
-        return self._held.initial_zone(affinity, types, may_use_reserved)
 
     def has_room(self, initial: Zone, size_bytes: int) -> bool:
         """Whether `offer` would give an initial zone at once; else ask it.
@@ -52,12 +38,12 @@ class MemoryLedger:
         """
         if not initial.fits(size_bytes):
             return False
-        observed = self._held.observed
+        observed = self.observed
         return observed is None or not observed.is_short(initial, size_bytes)
 
     def have_room(self, initials: tuple[Zone, ...], size_bytes: int) -> bool:
         """Whether `has_room` surely holds for all of some zones; False says nothing."""
-        zones, observed = self._held.zones, self._held.observed
+        zones, observed = self.zones, self.observed
         is_free = observed is None or observed.have_room(initials, size_bytes)
         return is_free and zones.have_room(size_bytes)
 
@@ -70,37 +56,37 @@ class MemoryLedger:
         same container with other needs, which keeps its zone if it can, or its older instance.
         """
         one = request.container_id
-        if one != replaces and self._held.find(one) is not None:
+        if one != replaces and one in self.holders:
             reason = f"memory: container {one!r} holds memory already — release it first"
             return Refusal(reason=reason)
-        holding = self._held.holding(request)
+        holding = self.holding(request)
         if isinstance(holding, Refusal):
             return holding
-        leaving = self._held.find(replaces) if replaces is not None else None
-        initial = self._held.zones.zone(holding.initial)
+        leaving = self.holders.get(replaces) if replaces is not None else None
+        initial = self.zones.zone(holding.initial)
         if leaving is None and not request.hugepage_bytes and self.has_room(initial, holding.size):
             return Offer(request=request, zone=initial.nodes, version=self.version)
-        starts = self._search.starts(holding, leaving)
+        starts = possible_starts(self, holding, leaving)
         if not starts:
             return no_pages(request)
         if leaving is None and starts[0].fits(holding.size):
             return Offer(request=request, zone=starts[0].nodes, version=self.version)
-        if self._search.has_room(holding, leaving):
+        if has_room_anywhere(self, holding, leaving):
             for start in dict.fromkeys(starts):
-                plan = self._search.begun(holding, leaving, start)
+                plan = begun(self, holding, leaving, start)
                 if plan.resolve():
-                    plan = self._search.alone(holding, leaving, start, plan) or plan
+                    plan = begun_alone(self, holding, leaving, start, plan) or plan
                     return self._planned(plan, request, replaces)
         return self._no_room(holding)
 
     def offer_in(self, request: MemoryRequest, zone: NodeSet) -> Offer | None:
         """The offer of exactly these nodes, for which nobody moves; None where that cannot be."""
-        holding, mask = self._held.holding(request), zone.mask
+        holding, mask = self.holding(request), zone.mask
         if isinstance(holding, Refusal) or request.hugepage_bytes or not mask:
             return None
-        if mask & ~self._held.nodes_of(request).with_memory:
+        if mask & ~self.nodes_of(request).with_memory:
             return None
-        if not self.has_room(self._held.zones.zone(mask), holding.size):
+        if not self.has_room(self.zones.zone(mask), holding.size):
             return None
         return Offer(request=request, zone=zone, version=self.version)
 
@@ -120,11 +106,11 @@ class MemoryLedger:
         Without `types` a zone that gets nodes also gets the nearest of its own kinds. The same zone
         where it has all of that already.
         """
-        holding = self._held.find(container_id)
+        holding = self.holders.get(container_id)
         if holding is None:
             return holds_none(container_id)
-        old, open_nodes = holding.request, self._held.nodes_of(holding.request)
-        zone = self._held.zone_of(container_id).mask
+        old, open_nodes = holding.request, self.nodes_of(holding.request)
+        zone = self.place_of(container_id).mask
         wider = zone | (nodes.mask & open_nodes.with_memory)
         kinds = open_nodes.kinds_mask(types)
         if kinds:
@@ -144,10 +130,10 @@ class MemoryLedger:
         The next wider one with free memory, or all it may use where none has any. Its own kinds
         come first.
         """
-        holding = self._held.find(container_id)
+        holding = self.holders.get(container_id)
         if holding is None:
             return holds_none(container_id)
-        wider = self._search.wider(holding)
+        wider = wider_zone(self, holding)
         if wider is None:
             return Refusal(
                 reason=f"memory: container {container_id!r} cannot use more than nodes"
@@ -162,18 +148,18 @@ class MemoryLedger:
         Where free memory was observed, there must be plenty of it for all they may use. Containers
         with huge pages stay, as their pages would. None where nobody can return.
         """
-        if not self._held.grown:
+        if not self.grown:
             return None
-        plan, observed = self._search.plan(), self._held.observed
+        plan, observed = plan_of(self), self.observed
         if observed is not None:
             observed = observed.copy()
-        grown = [one for one in map(self._held.find, self._held.grown) if one is not None]
+        grown = [one for one in map(self.holders.get, self.grown) if one is not None]
         grown.sort(key=lambda one: (-one.request.priority, one.size, one.sequence))
         count = 0
         for holding in grown:
             if count == limit:
                 break
-            count += self._search.come_back(plan, holding, observed)
+            count += come_back(self, plan, holding, observed)
         return self._planned(plan) if count else None
 
     def pressed(self) -> tuple[ContainerId, ...]:
@@ -181,13 +167,13 @@ class MemoryLedger:
 
         The least important first, then the youngest. Empty before `observe`.
         """
-        observed = self._held.observed
+        observed = self.observed
         if observed is None:
             return ()
-        short = [zone for zone in self._held.zones.used() if observed.is_short(zone, 0)]
+        short = [zone for zone in self.zones.used() if observed.is_short(zone, 0)]
         users = [user for zone in short for user in zone.users.values()]
         users.sort(key=lambda user: (user.request.priority, -user.sequence))
-        return tuple(user.id for user in users if self._search.wider(user) is not None)
+        return tuple(user.id for user in users if wider_zone(self, user) is not None)
 
     def commit(self, offer: Offer) -> None:
         """Take an offer. Raises `StaleOfferError` where it was made before the last change."""
@@ -196,42 +182,32 @@ class MemoryLedger:
                 f"memory: the offer is of version {offer.version}, the ledger of {self.version}"
                 " — ask for another offer"
             )
-        held, request = self._held, offer.request
-        new = held.holding_in(request, offer.zone.mask) if request is not None else None
+        request = offer.request
+        new = self.holding_in(request, offer.zone.mask) if request is not None else None
         if offer.replaces is not None and (new is None or new.id != offer.replaces):
             self.release(offer.replaces)
         for container_id, zone in offer.moves.items():
-            holding = held.find(container_id)
+            holding = self.holders.get(container_id)
             assert holding is not None, "an offer of this version moves an unknown container"
-            held.place(holding, zone.mask)
+            self.place(holding, zone.mask)
         if new is not None:
-            held.place(new, offer.zone.mask)
+            self.place(new, offer.zone.mask)
         self.version += 1
 
     def release(self, container_id: ContainerId) -> None:
         """Give back what a container holds. Unknown ids change nothing."""
-        if self._held.find(container_id) is not None:
-            self._held.drop(container_id)
+        if container_id in self.holders:
+            self.drop(container_id)
             self.version += 1
-
-    def set_aside(self, container_ids: Iterable[ContainerId]) -> SetAside:
-        """Release what some containers hold, until it is clear whether they keep it."""
-        self.version += 1
-        return self._held.set_aside(container_ids)
-
-    def put_back(self, aside: SetAside) -> None:
-        """Have containers hold what was set aside, as old as they were; nothing came meanwhile."""
-        self._held.put_back(aside)
-        self.version += 1
 
     def adopt(self, request: MemoryRequest, zone: NodeSet) -> NodeSet:
         """Account a running container to exactly the nodes it has, even where that is too much.
 
         Returns them; without nodes it may have no memory of, or all it may where those are all.
         """
-        usable = self._held.nodes_of(request).with_memory
+        usable = self.nodes_of(request).with_memory
         mask = zone.mask & usable or usable
-        self._held.adopt(self._held.holding_in(request, mask), mask)
+        self.place_running(self.holding_in(request, mask), mask)
         self.version += 1
         return NodeSet(mask)
 
@@ -242,40 +218,29 @@ class MemoryLedger:
         slab. A zone that is short of it is avoided where another one is not, but nothing is refused
         for it: then the accounting decides.
         """
-        self._held.observed = ObservedMemory(free_bytes)
+        self.observed = ObservedMemory(free_bytes)
 
     def last_look(self) -> MemoryLook | None:
         """The free memory that was last observed, and what was granted since; None before that."""
-        return self._held.observed.look() if self._held.observed is not None else None
+        return self.observed.look() if self.observed is not None else None
 
     def observe_like(self, look: MemoryLook | None) -> None:
         """Consider what another ledger of this machine last observed, until there is a new look."""
-        self._held.observed = ObservedMemory.of(look) if look is not None else None
-
-    def snapshot(self) -> HeldMemory:
-        """The memory held by all containers. Cost O(containers)."""
-        return self._held.state()
-
-    def restore(self, state: HeldMemory) -> None:
-        """Hold again what was held at a snapshot of this ledger, and nothing else."""
-        self._held.restore(state)
-        self.version += 1
+        self.observed = ObservedMemory.of(look) if look is not None else None
 
     def zone_of(self, container_id: ContainerId) -> NodeSet:
         """The nodes whose memory a container holds; empty for an unknown one."""
-        if self._held.find(container_id) is None:
-            return NO_NODES
-        return self._held.zone_of(container_id).nodes
+        return self.place_of(container_id).nodes if container_id in self.holders else NO_NODES
 
     def request_of(self, container_id: ContainerId) -> MemoryRequest | None:
         """The request of a container; None for an unknown one."""
-        holding = self._held.find(container_id)
+        holding = self.holders.get(container_id)
         return holding.request if holding is not None else None
 
     def open_to(self, container_id: ContainerId) -> NodeSet:
         """The nodes whose memory a container may have; none for an unknown one."""
-        holding = self._held.find(container_id)
-        return NodeSet(self._held.nodes_of(holding.request).with_memory) if holding else NO_NODES
+        holding = self.holders.get(container_id)
+        return NodeSet(self.nodes_of(holding.request).with_memory) if holding else NO_NODES
 
     def capacity(self, zone: NodeSet) -> int | None:
         """Bytes of memory of a zone, without huge pages; None where a node's size is not known."""
@@ -283,7 +248,7 @@ class MemoryLedger:
 
     def usage(self, zone: NodeSet) -> int:
         """Bytes held of the zone and of all zones within it."""
-        return self._held.zones.usage(zone.mask)
+        return self.zones.usage(zone.mask)
 
     def free(self, zone: NodeSet) -> int | None:
         """Capacity less usage, negative where overcommitted; None where the size is not known."""
@@ -293,12 +258,8 @@ class MemoryLedger:
     def free_page_bytes(self, page_bytes: int, among: NodeSet | None = None) -> int:
         """Bytes left in huge pages of one size on some nodes or all; 0 where more are promised."""
         mask = self.nodes.with_memory if among is None else among.mask
-        held = self._held.zones.promised_pages(mask, page_bytes)
+        held = self.zones.promised_pages(mask, page_bytes)
         return page_bytes * max(0, self.nodes.page_count(mask, page_bytes) - held)
-
-    def check(self) -> None:
-        """Assert that all sums and indices are what a fresh count says. For tests."""
-        self._held.check()
 
     def _planned(
         self, plan: Plan, request: MemoryRequest | None = None, replaces: ContainerId | None = None
@@ -313,15 +274,15 @@ class MemoryLedger:
         )
 
     def _grown(self, holding: Holding, request: MemoryRequest, wider: int) -> Offer | Refusal:
-        plan = self._search.plan(holding)
-        source, target = self._held.zone_of(holding.id), plan.zone(wider)
+        plan = plan_of(self, holding)
+        source, target = self.place_of(holding.id), plan.zone(wider)
         plan.shift(holding, source, target)
         if source is not target and not plan.resolve():
             return self._no_room(holding)
         return self._planned(plan, request)
 
     def _no_room(self, holding: Holding) -> Refusal:
-        nodes = NodeSet(self._held.nodes_of(holding.request).with_memory)
+        nodes = NodeSet(self.nodes_of(holding.request).with_memory)
         return Refusal(
             reason=f"memory: {holding.size} bytes fit neither nodes {NodeSet(holding.initial)} nor"
             f" a wider zone (of nodes {nodes} {self.free(nodes)} are free) — ask for less"

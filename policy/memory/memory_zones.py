@@ -103,12 +103,10 @@ class Zones:
         return known if known is not None else self._add_zone(mask)
 
     def have_room(self, size: int) -> bool:
-        """Whether `size` more bytes fit into every known zone.
+        """Whether `size` more bytes fit into every known zone, of which there is one at least.
 
         O(1), but for O(known zones) where the fullest one of them has been left since.
         """
-        if not self._known:
-            return True
         if self._least_left is None:
             self._least_left = min([zone.capacity - zone.usage for zone in self._known.values()])
         return size <= self._least_left

@@ -62,7 +62,7 @@ class ObservedMemory:
 
     def grant(self, container_id: ContainerId, zone: Zone, size: int) -> None:
         """Count what a container was granted after the look (0: it only moved)."""
-        size += self._forget(container_id)
+        size += self.release(container_id)
         if size > 0:
             self._since[container_id] = (zone.mask, size)
             self._take(zone.mask, size)
@@ -70,14 +70,10 @@ class ObservedMemory:
     def begin(self, container_id: ContainerId, zone: Zone, size: int) -> None:
         """Count what a newcomer was granted, whatever was counted of an older one of its id."""
         if container_id in self._since:
-            self._forget(container_id)
+            self.release(container_id)
         if size > 0:
             self._since[container_id] = (zone.mask, size)
             self._take(zone.mask, size)
-
-    def release(self, container_id: ContainerId) -> None:
-        """Forget a container. What it had used shows in the next look only."""
-        self._forget(container_id)
 
     def room(self, mask: int) -> int:
         """Bytes free in a set of nodes, less what was granted of it since the look.
@@ -114,8 +110,11 @@ class ObservedMemory:
         room = self.room(zone.mask)
         return room >= UNLIMITED_BYTES or room - size >= _part(zone, _CALM_SHARE)
 
-    def _forget(self, container_id: ContainerId) -> int:
-        """Give back what a container was granted since the look; how much that was."""
+    def release(self, container_id: ContainerId) -> int:
+        """Give back what a container was granted since the look; how much that was.
+
+        What it had used shows in the next look only.
+        """
         mask, size = self._since.pop(container_id, (0, 0))
         if size:
             self._take(mask, -size)

@@ -1,13 +1,13 @@
 """Pens in the books: begun, put round what runs, resized, and containers in them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
 from ..books.books import Books
-from ..model.container import ContainerId
+from ..model.container import ContainerId, Pod
 from ..model.grant import Grant, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
@@ -16,8 +16,9 @@ from ..placing.judging.judgement import Judgement
 from ..placing.judging.restriction import Restriction
 from ..placing.placer import Failure, Placement
 from ..placing.restart import RestartPlacer
+from .pen_name import pod_pen
 from .pen_planner import PenPlanner
-from .pen_rules import allowed_in_pen, heed_all_in_pen, kept_from
+from .pen_rules import allowed_in_pen, heed_in_pen, kept_from
 from .pen_slices import rest_of, shrunk_pen
 
 _LAST_MAX: Final = 256
@@ -26,13 +27,10 @@ _LAST_MAX: Final = 256
 class PenBookings:
     """The pens of some books, changed there in one step each."""
 
-    def __init__(
-        self, books: Books, placer: RestartPlacer, is_bound: Callable[[ContainerId], bool]
-    ) -> None:
-        """`is_bound`: whether rules hold a container or a pen where it is."""
+    def __init__(self, books: Books, placer: RestartPlacer, planner: PenPlanner) -> None:
         self._books = books
         self._placer = placer
-        self._planner = PenPlanner(books, is_bound, placer.displacement)
+        self._planner = planner
         self._last: dict[ContainerId, Grant] = {}
         """Pens that ended, the oldest forgotten first: who is restarted finds its cpus again."""
 
@@ -106,9 +104,10 @@ class PenBookings:
         books = self._books
         allowed = allowed_in_pen(judgements, residents, books)
         ledger, memory = books.ledger, books.memory
-        aside = memory.set_aside(one.container_id for one in residents)
+        held, look = memory.snapshot(), memory.last_look()
         for one in residents:
             ledger.drop(one.container_id)
+            memory.release(one.container_id)
         pen = self._around(residents, request)
         request = replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
         ledger.add(pen)
@@ -130,10 +129,11 @@ class PenBookings:
             books.take(placement.booking)
             return placement
         ledger.drop(pen.container_id)
-        memory.release(pen.container_id)
         for one in residents:
             ledger.add(one)
-        memory.put_back(aside)
+        # As old as they were, and with what they were seen to use.
+        memory.restore(held)
+        memory.observe_like(look)
         return placement
 
     def resize(
@@ -173,7 +173,7 @@ class PenBookings:
             placement = planner.as_shrunk(pen, placement, request)
         books.take(placement.booking)
         books.pinner.mark(pen.container_id)
-        heed_all_in_pen(judgements, pen.container_id, books)
+        heed_in_pen(judgements, pen.container_id, books)
         return placement
 
     def as_left(self, pen: Grant, back: LastPlace | None) -> Grant:
@@ -239,14 +239,11 @@ class PenBookings:
             return None
         return sliced[-1]
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there never was a pen."""
-        return not (self._books.ledger.pens or self._last)
-
-    def knows(self, pen_id: ContainerId) -> bool:
-        """Whether there is such a pen, or was one that has ended."""
-        return pen_id in self._books.ledger.pens or pen_id in self._last
+    def knows(self, pod: Pod) -> bool:
+        """Whether there is a pen of a pod, or was one that has ended."""
+        pens, ended = self._books.ledger.pens, self._last
+        # As a rule there never was a pen, and none has to be named.
+        return bool(pens or ended) and ((pen_id := pod_pen(pod).id) in pens or pen_id in ended)
 
     def remember(self, pen: Grant) -> None:
         """Remember a pen that has ended, for the next one of its name."""

@@ -21,14 +21,6 @@ from ..placing.judging.scene import Scene
 from ..placing.placer import Failure
 
 
-def judged_in_pen(
-    containers: Iterable[tuple[Container, Classified]], judge: Judge
-) -> tuple[Judgement, ...]:
-    """Judgements about the containers of one pen, where rules have something to say about them."""
-    found = (judge.judge(one, known.placement, known.request) for one, known in containers)
-    return tuple(one for one in found if one is not None)
-
-
 def kept_out(
     container: Container,
     classified: Classified,
@@ -69,20 +61,6 @@ def firm_rules(
     scene = Scene(books, residents=[one.container_id for one in residents])
     found = judge.judge(container, classified.placement, request, scene, has_pulls=False)
     return _firm(found)
-
-
-def firm_rules_held(
-    resident: Container,
-    classified: Classified,
-    request: Request,
-    residents: Sequence[Grant],
-    judge: Judge,
-    books: Books,
-) -> Sequence[Restriction]:
-    """The rules that insist of one of these residents, as far as they hold where it is."""
-    cpus, pool_id = books.reach(resident.id), books.pool_around(resident.id)
-    found = firm_rules(resident, classified, request, residents, judge, books)
-    return [one for one in found if not one.is_broken_by(cpus, pool_id)]
 
 
 def kept_from(
@@ -141,23 +119,18 @@ def allowed_in_pen(
     return found
 
 
-def heed_all_in_pen(judgements: Iterable[Judgement], pen_id: ContainerId, books: Books) -> None:
-    """As `heed_in_pen`, for several who are in it."""
-    for one in judgements:
-        heed_in_pen(one, pen_id, books)
-
-
-def heed_in_pen(judgement: Judgement, pen_id: ContainerId, books: Books) -> None:
-    """Let a pen, and others, grow only where rules of one in it go on holding.
+def heed_in_pen(judgements: Iterable[Judgement], pen_id: ContainerId, books: Books) -> None:
+    """Let a pen, and others, grow only where rules of some in it go on holding.
 
     The pen is new, or has another size: others might come to cpus that are its own by now.
     """
     ledger = books.ledger
-    pen = ledger.pens[pen_id]
-    cpus = (books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
-    if pen.has_shared_part:
-        kept = kept_in(judgement.of_growth(), pen, cpus, books)
-        if kept is not pen:
-            ledger.repool(kept)
-    for other in held_back(judgement, pen, cpus, books, (pen,)):
-        ledger.repool(other)
+    for judgement in judgements:
+        pen = ledger.pens[pen_id]
+        cpus = (books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
+        if pen.has_shared_part:
+            kept = kept_in(judgement.of_growth(), pen, cpus, books)
+            if kept is not pen:
+                ledger.repool(kept)
+        for other in held_back(judgement, pen, cpus, books, (pen,)):
+            ledger.repool(other)

@@ -53,11 +53,6 @@ class InterruptTable:
             one.number for one in interrupts if controllable and one.number not in free
         )
 
-    @property
-    def remembered(self) -> int:
-        """The number of patterns that were looked up and need not be again."""
-        return len(self._matching)
-
     def steps(self, wish: IrqAffinity) -> int:
         """Steps it takes to look up all patterns of a wish that were not looked up before."""
         patterns = {*wish.claim, *wish.mask, *wish.devices} - self._matching.keys()

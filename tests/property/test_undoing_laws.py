@@ -107,7 +107,7 @@ def copied(engine: Engine) -> Engine:
 
 
 def undoing_of(engine: Engine) -> EventUndoing:
-    return EventUndoing(vars(engine)["_allocator"], vars(engine)["_unread"], engine.interrupts)
+    return EventUndoing(vars(engine)["_allocator"])
 
 
 def unlike(engine: Engine, other: Engine) -> Sequence[str]:

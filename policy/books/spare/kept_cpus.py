@@ -38,7 +38,9 @@ class KeptCpus:
         self._left: dict[int, int] = {}
         self._users: dict[int, dict[int, int]] = {}
         """Milli-cpus of each set of those who share, by cpu."""
-        self._looks = self._effort = self._count = 0
+        self._looks = self._count = 0
+        self.effort = 0
+        """What was looked at in this event: nothing again as soon as that is over."""
         self._numbers: dict[int, int] = {}
         self._sets: dict[int, int] = {}
         self._on: dict[int, int] = {}
@@ -66,14 +68,8 @@ class KeptCpus:
         other._asking, other._full = self._asking.copy(), self._full.copy()
         return other
 
-    def rest(self) -> None:
-        """An event is over: the next one's questions may look at as many again."""
-        self._effort = 0
-
     def add(self, cpus: int, milli: int) -> None:
         """A share of these cpus is promised, so much of it."""
-        if not milli:
-            return
         number = self._numbers.get(cpus)
         if number is None:
             self._count += 1
@@ -104,8 +100,6 @@ class KeptCpus:
 
     def drop(self, cpus: int, milli: int) -> None:
         """A share is given back; only where nothing is short."""
-        if not milli:
-            return
         number = self._numbers[cpus]
         self._full.drop(cpus, milli)
         self._give_back(number, milli)
@@ -140,7 +134,7 @@ class KeptCpus:
         """
         cpus &= (self.spare | self._kept) & ~self.fixed
         found = cpus & self.spare
-        if found.bit_count() >= count or cpus.bit_count() < count or self._effort > _EFFORT_MAX:
+        if found.bit_count() >= count or cpus.bit_count() < count or self.effort > _EFFORT_MAX:
             return found
         if not or_fewer and self._full.whole_left(cpus) < count:
             return found
@@ -249,9 +243,9 @@ class KeptCpus:
 
     def _exchanged(self, cpus: int, found: int, count: int) -> int:
         """Spared cpus; more where one is kept in place of several that are kept to be asked for."""
-        while found.bit_count() < count and self._effort <= _EFFORT_MAX:
+        while found.bit_count() < count and self.effort <= _EFFORT_MAX:
             here = [*iter_bits(cpus & self._kept & self._partly)]
-            self._effort += len(here)
+            self.effort += len(here)
             unused = [cpu for cpu in here if not self._users[cpu]]
             one, others = self._asking.in_place_of(unused, self._kept, found)
             if not others:
@@ -271,7 +265,7 @@ class KeptCpus:
     def _release(self, cpu: int) -> int:
         """Let a kept cpu be nobody's; 0, or the cpus around of which then too few are left."""
         bit = 1 << cpu
-        self._effort += 1
+        self.effort += 1
         self._kept ^= bit
         self._partly &= ~bit
         # Most of them have another one that is kept.
@@ -367,10 +361,10 @@ class KeptCpus:
         And the cpus to which nobody can move on from there, or their next, where nobody can.
         """
         sets, usable = self._sets, self._partly | self.spare
-        looks_max = min(_LOOKS_MAX - self._looks, _EFFORT_MAX - self._effort)
+        looks_max = min(_LOOKS_MAX - self._looks, _EFFORT_MAX - self.effort)
         found = way_on(first, sets, self._users, self._kept, usable, looks_max)
         self._looks += found.looks
-        self._effort += found.looks
+        self.effort += found.looks
         if found.end >= 0:
             return self._passed_on(found, milli), 0
         if found.looks > looks_max:

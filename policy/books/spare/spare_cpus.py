@@ -6,34 +6,26 @@ narrowed it depends on which cpus are kept for whom, which is chosen anew for ea
 
 from collections.abc import Iterable, Sequence
 from itertools import compress
-from typing import Final, NamedTuple
+from typing import Final
 
 from ...cpus.cpu_blocks import lowest_bits
 from ...model.grant import Grant
 from ...pools.pool_tree import PoolTree
 from ..narrowed_shares import NarrowedShares
+from ..pool_room import Owed
 from .kept_cpus import KeptCpus
 
 _TOO_LITTLE: Final = -1
 """Less than was asked for, whatever it is."""
 
 
-class Promised(NamedTuple):
-    """Free cpus of each pool, its subtree's promises, and the narrowed ones; by pool id."""
-
-    free_sharable: Sequence[int]
-    shared_milli: Sequence[int]
-    zero_requests: Sequence[int]
-    narrowed: NarrowedShares
-
-
 class SpareCpus:
     """The spare cpus beside the promises of one moment."""
 
-    def __init__(self, tree: PoolTree, promised: Promised) -> None:
+    def __init__(self, tree: PoolTree, owed: Owed, narrowed: NarrowedShares) -> None:
         """Reads the promises when it is asked first."""
         self._tree = tree
-        self._promised = promised
+        self._owed, self._narrowed = owed, narrowed
         self._sharable = tree.root.sharable.mask
         self._kept: KeptCpus | None = None
         self._version = 0
@@ -56,7 +48,7 @@ class SpareCpus:
     @property
     def sure(self) -> int:
         """A mask of cpus that may be taken all at once. O(sets of cpus) when first asked."""
-        return self._keeping.spare & ~self._promised.narrowed.stuck_cpus
+        return self._keeping.spare & ~self._narrowed.stuck_cpus
 
     @property
     def are_kept(self) -> bool:
@@ -77,11 +69,11 @@ class SpareCpus:
             if self._origin is not None:
                 self._changes.append((grant, is_added))
             return
-        if self._promised.narrowed.is_empty:
+        if self._narrowed.is_empty:
             # Nobody asks.
             self._kept = None
             return
-        kept.rest()
+        kept.effort = 0
         own, milli = grant.exclusive.mask & self._sharable, grant.shared_milli
         if kept.short_milli or (is_added and own & ~kept.spare):
             self._kept = None
@@ -112,7 +104,7 @@ class SpareCpus:
         if self._granted:
             self._granted = {one: left for one, left in self._granted.items() if left >= one[2]}
         if self._kept is not None:
-            self._kept.rest()
+            self._kept.effort = 0
 
     def restart(self) -> None:
         """Choose anew which cpus are kept, whatever was asked before."""
@@ -136,8 +128,8 @@ class SpareCpus:
         `grants`: those before, each with the one after. O(sets of cpus) when asked first, where a
         copy of the ledger takes as long as it has pools and grants.
         """
-        narrowed = self._promised.narrowed.copy()
-        other = SpareCpus(self._tree, self._promised._replace(narrowed=narrowed))
+        narrowed = self._narrowed.copy()
+        other = SpareCpus(self._tree, self._owed, narrowed)
         other.resume(self)
         for before, after in grants:
             narrowed.drop(before.container_id)
@@ -184,7 +176,7 @@ class SpareCpus:
 
     def can_take(self, own: int, cpus: int = 0, milli: int = 0) -> bool:
         """Whether these very cpus may be taken, and a share of others be promised besides."""
-        own &= self._promised.free_sharable[-1]
+        own &= self._owed.free_sharable[-1]
         if own & ~self._keeping.spared(own, own.bit_count()):
             return False
         return self._grants(own, cpus, milli)
@@ -231,13 +223,13 @@ class SpareCpus:
         return self._grantable(own & self.sure, cpus, milli) if self.can_take(own) else 0
 
     def _grants(self, own: int, cpus: int, milli: int) -> bool:
-        cpus &= self._promised.free_sharable[-1]
+        cpus &= self._owed.free_sharable[-1]
         if not milli or 1000 * (cpus & self.sure & ~own).bit_count() >= milli:
             return True
         return self._keeping.grants(own, cpus, milli)
 
     def _grantable(self, own: int, cpus: int, milli: int) -> int:
-        cpus &= self._promised.free_sharable[-1]
+        cpus &= self._owed.free_sharable[-1]
         if not milli or 1000 * (cpus & self.sure & ~own).bit_count() >= milli:
             return milli
         return self._keeping.grantable(own, cpus, milli)
@@ -247,7 +239,7 @@ class SpareCpus:
 
         Of those with fewer than wanted nothing is looked at.
         """
-        found, free, sure = list(counts), self._promised.free_sharable, self._counts
+        found, free, sure = list(counts), self._owed.free_sharable, self._counts
         for pool_id in compress(range(len(found)), map(wanted.__le__, counts)):
             if sure[pool_id] < wanted:
                 left = self.takeable(free[pool_id], wanted).bit_count()
@@ -261,7 +253,7 @@ class SpareCpus:
 
         `taken`: so many cpus of each are taken besides. Of those with less nothing is looked at.
         """
-        found, free = list(left), self._promised.free_sharable
+        found, free = list(left), self._owed.free_sharable
         sure, whole = self._counts, -(-milli // 1000)
         for pool_id in compress(range(len(found)), map(milli.__le__, left)):
             if sure[pool_id] < whole + taken[pool_id]:
@@ -272,7 +264,7 @@ class SpareCpus:
     @property
     def _counts(self) -> Sequence[int]:
         """Of each pool the number of cpus that may be taken at once for sure."""
-        free = self._promised.free_sharable
+        free = self._owed.free_sharable
         return list(map(int.bit_count, map(self.sure.__and__, free)))
 
     @property
@@ -290,7 +282,8 @@ class SpareCpus:
 
     def _anew(self) -> KeptCpus:
         """O(pools + sets of cpus)."""
-        free, shared, zero, narrowed = self._promised
+        free, _, shared, zero = self._owed
+        narrowed = self._narrowed
         shares, asking, pools = dict(narrowed.shares), dict(narrowed.uses), self._tree.pools
         for pool_id in compress(range(len(shared)), map(int.__or__, shared, zero)):
             pool = pools[pool_id]

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ....topology.sets.cpuset import NO_CPUS, CpuSet
+from ....topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
 from ...annotations.preferences import parse_preferences
+from ...hints.hint_place import resolve
 from ...model.container import Container, ContainerId
 from ...model.grant import Grant, Refusal
+from ...model.hint import Hint, HintOrigin
 from ...model.request import CpuType, Request
 from ...pens.pen_name import wished_pen
 from ...placing.classifier import Classified, request_as_it_runs
@@ -20,7 +22,6 @@ from ..allocator import Allocator
 from ..decision import KEPT, Decision, fault_problem, is_left_alone
 from ..stuck_containers import StuckContainers, placed_away, placed_running
 from .adopted_grant import adopted_grant, kept_grant, overlaps_of
-from .near_memory import near_memory
 
 
 class FaultyContainerError(Exception):
@@ -212,4 +213,30 @@ def leave_out(allocator: Allocator, container: Container, fault: Exception) -> N
             problems=(problem,),
             fault=repr(fault),
         ),
+    )
+
+
+def near_memory(container: Container, allocator: Allocator) -> Classified:
+    """Demand of a known container for cpus near the memory nodes that it is restricted to.
+
+    Its pages stay where they are then, and need not be copied. Hints of its own alone count where
+    it has some, and memory on all nodes says nothing.
+    """
+    classified, machine = allocator.roster.classified[container.id], allocator.books.machine
+    nodes = container.mems
+    everywhere = NodeSet.collect(one.id for one in machine.numa_nodes if one.memory_bytes != 0)
+    if not nodes or everywhere <= nodes or classified.request.hints:
+        return classified
+    hint = Hint(provider="its memory", origin=HintOrigin.MEMORY, numa_nodes=nodes & everywhere)
+    near, _ = resolve(hint, machine, container.path)
+    if near is None:
+        return classified
+    return replace(classified, request=_with_hint(classified.request, near))
+
+
+def _with_hint(request: Request, hint: Hint) -> Request:
+    """The request with a hint, for whatever it falls back to as well."""
+    less = request.fallback
+    return replace(
+        request, hints=(hint,), fallback=None if less is None else _with_hint(less, hint)
     )

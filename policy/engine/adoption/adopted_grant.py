@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import structs
 
 from ....topology.sets.cpuset import NO_CPUS, CpuSet
+from ...books.booking import grant_of
 from ...books.books import Books
 from ...books.cpu_ledger import Ledger
 from ...books.named_cpus import claimed_part, left_of_share
@@ -98,8 +99,7 @@ def _explained(
         if advice is not None:
             # The rest was others' when it came; by now somebody else may share that.
             claimed &= advice.exclusive
-        grant = _grant(container, request, claimed, root)
-        return structs.replace(grant, isolated=claimed & root.isolated)
+        return grant_of(request, root.id, claimed, claimed & root.isolated, None)
     # An offline cpu cannot run anybody; the kernel leaves it in the set it was told.
     cpus = (container.cpus or NO_CPUS) & root.cpus
     if not cpus:
@@ -113,7 +113,7 @@ def _explained(
         # Or one that the reserved cpus are only lent to, as no others are left to share.
         is_guest = advice is not None and not (was_reserved or ledger.free_sharable[root.id])
         if (cpus <= root.reserved and (request.shared_milli or not is_guest)) or is_lodger:
-            return _grant(container, request, NO_CPUS, root)
+            return grant_of(request, root.id, NO_CPUS, NO_CPUS, None)
         if was_reserved:
             # Others are reserved by now: those are for it, and its old ones for everybody.
             return None
@@ -149,10 +149,11 @@ def _explained(
     if exclusive and not root.reserved and not sharable - exclusive:
         # Somebody who asked for nothing must be able to run.
         return None
-    grant, tree = _grant(container, request, exclusive, root), ledger.tree
-    pool = (tree.smallest_sharing if grant.has_shared_part else tree.smallest_holding)(cpus)
     # A hidden thread may be outside the pool of the others.
-    grant = structs.replace(grant, pool_id=pool.id, isolated=exclusive & root.isolated)
+    grant = grant_of(request, root.id, exclusive, exclusive & root.isolated, None)
+    tree = ledger.tree
+    pool = (tree.smallest_sharing if grant.has_shared_part else tree.smallest_holding)(cpus)
+    grant = structs.replace(grant, pool_id=pool.id)
     if advice is None:
         return grant
     named = _named(container, advice, cpus, tree) or pool
@@ -258,8 +259,7 @@ def kept_grant(
     own &= sharable | CpuSet(ledger.free_isolated[root.id])
     if not root.reserved and not sharable - own:
         own = NO_CPUS
-    grant = _grant(container, request, own, root)
-    return structs.replace(grant, isolated=own & root.isolated)
+    return grant_of(request, root.id, own, own & root.isolated, None)
 
 
 def has_own_cpus(request: Request, advice: Advice | None) -> bool:
@@ -331,17 +331,3 @@ def _exclusive_part(
         hidden = CpuSet(picker.cores.covering(cpus.mask) & free.mask & ~others) - cpus
         cpus |= CpuSet(picker.pick(hidden.mask, min(missing, len(hidden))) or 0)
     return cpus
-
-
-def _grant(container: Container, request: Request, exclusive: CpuSet, pool: Pool) -> Grant:
-    return Grant(
-        container_id=container.id,
-        pool_id=pool.id,
-        cpu_type=request.cpu_type,
-        exclusive=exclusive,
-        shared_milli=request.shared_milli,
-        preserve_memory=request.preserve_memory,
-        hide_hyperthreads=request.hide_hyperthreads,
-        is_strict=request.is_strict,
-        idle_level=request.idle_level,
-    )

@@ -64,7 +64,7 @@ def find_penned(
             if have_own_places(of_pod):
                 penning.sizes.note_sum(of_pod)
                 continue
-            if pen_by_numbers(first, rest, penning.sizes.size_of(first)) is None:
+            if pen_by_numbers(first, rest, penning.roster.size_of(first.pod)) is None:
                 continue
         found.setdefault(name, []).extend(by_pod[pod_id])
     groups: list[PennedContainers] = []
@@ -84,13 +84,10 @@ def find_penned(
 
 
 def adopt_pen(
-    penned: PennedContainers,
-    advice: Mapping[ContainerId, Advice],
-    books: Books,
-    roster: Roster,
-    penning: Penning,
+    penned: PennedContainers, advice: Mapping[ContainerId, Advice], penning: Penning
 ) -> list[Container]:
     """Book a pen and what its containers have of it; returns those that have nothing legal."""
+    books, roster = penning.books, penning.roster
     pinned = _pinned(penned.containers, advice, books, roster)
     known = _known(pinned, penned, advice, books, roster)
     if not pinned:
@@ -105,9 +102,9 @@ def adopt_pen(
         return list(penned.containers)
     zone = books.adopt_memory(request, pen, _mems(pinned, roster, books) or None)
     books.ledger.add(replace(pen, memory=zone))
-    slices = _slices(pen, pinned, advice, penned.name, books, roster, penning)
+    slices = _slices(pen, pinned, advice, penned.name, penning)
     for one in pinned:
-        _enter(one, slices[one.id], advice.get(one.id), pen.container_id, books, roster, penning)
+        _enter(one, slices[one.id], advice.get(one.id), pen.container_id, penning)
     return [one for one in penned.containers if one not in pinned]
 
 
@@ -157,11 +154,10 @@ def _enter(
     own: CpuSet,
     known: Advice | None,
     pen_id: ContainerId,
-    books: Books,
-    roster: Roster,
     penning: Penning,
 ) -> None:
     """Book a container in its pen, on the cpus on which it runs."""
+    books, roster = penning.books, penning.roster
     classified = roster.classified[container.id]
     penning.enter(pen_id, container, classified, own)
     grant = books.ledger.grants[container.id]
@@ -267,11 +263,10 @@ def _slices(
     pinned: Sequence[Container],
     advice: Mapping[ContainerId, Advice],
     name: PenName,
-    books: Books,
-    roster: Roster,
     penning: Penning,
 ) -> Mapping[ContainerId, CpuSet]:
     """The slice of each container, none for those that share; what is shared is never empty."""
+    books, roster = penning.books, penning.roster
     once = twice = 0
     for one in pinned:
         mask = _cpus(one, books).mask
@@ -287,7 +282,7 @@ def _slices(
             others = CpuSet(once) - cpus
             # Who shares the rest runs on what it gave back.
             own = known.exclusive - others
-        elif len(cpus) == own_cpus(penning.sizes.size_of(one), one):
+        elif len(cpus) == own_cpus(penning.roster.size_of(one.pod), one):
             # Who is remembered to share would run on all that is shared.
             is_since = known is not None and cpus_with_hidden(one, books, roster) < known.rest
             own = cpus if known is None or is_since else NO_CPUS

@@ -11,7 +11,6 @@ from ...books.books import Books
 from ...model.container import Container, ContainerId
 from ...model.request import CpuType, Request
 from ...placing.judging.unmet_texts import ToldRules
-from ...tuning.interrupts import Interrupt
 from ..advice import Advice, Usability, told_rules
 from ..allocator import Allocator
 from ..stuck_containers import StuckContainers, mend, placed_running
@@ -22,12 +21,12 @@ from .adopted_container import (
     cpus_left_alone,
     keep,
     leave_out,
+    near_memory,
     stays_on_reserved,
 )
 from .adopted_grant import has_own_cpus, overlaps
 from .believed_advice import believed_advice
 from .kept_reserve import with_kept_reserve
-from .near_memory import near_memory
 from .penned_containers import PennedContainers, adopt_pen, find_penned, taken_by
 
 
@@ -36,7 +35,6 @@ def readopted(
     listed: Sequence[Container],
     advice: Mapping[ContainerId, Advice],
     faults: dict[ContainerId, list[Exception]],
-    interrupts: Sequence[Interrupt],
 ) -> Allocator:
     """The allocator that has adopted what runs, or another one where it met a faulty container.
 
@@ -46,7 +44,7 @@ def readopted(
     """
     books = with_kept_reserve(allocator.books, listed, advice)
     if books is not allocator.books:
-        allocator = Allocator(books, interrupts)
+        allocator = allocator.anew(books)
     while True:
         try:
             _readopt(allocator, listed, advice, faults)
@@ -54,7 +52,7 @@ def readopted(
         except FaultyContainerError as fault:
             faults.setdefault(fault.container_id, []).append(fault.error)
             # What was booked may be half a change: begin again without this container.
-            allocator = Allocator(allocator.books.emptied(), interrupts)
+            allocator = allocator.anew()
 
 
 def _readopt(
@@ -321,7 +319,7 @@ def _adopt_pens(
     found: list[Container] = []
     for group in groups:
         with Blame(group.containers[0]):
-            found += adopt_pen(group, advice, allocator.books, allocator.roster, allocator.pens)
+            found += adopt_pen(group, advice, allocator.pens)
     return found
 
 

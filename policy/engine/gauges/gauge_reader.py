@@ -7,10 +7,9 @@ from ....topology.sets.cpuset import CpuSet
 from ...pools.pool_tree import PoolTree
 from ..decision import unmet_rule_names
 from ..snapshot import Snapshot
-from .cpu_gauges import CpuLabels, cpu_gauges
-from .gauge import SYSTEM, Gauge, Labels
+from .gauge import Gauge, Labels, system_gauge
 from .kept_loads import KeptLoads
-from .node_gauges import NodeLabels, node_gauges
+from .machine_gauges import CpuLabels, NodeLabels, cpu_gauges, node_gauges
 from .zone_gauges import PoolZones, zone_gauges
 
 
@@ -45,12 +44,12 @@ class GaugeReader:
         yield from zone_gauges(snapshot, self._zones, loads.pool_loads(snapshot))
         yield from node_gauges(self._nodes, loads.nodes, used_bytes)
         yield from cpu_gauges(loads, self._cpus, self._cpu_labels)
-        yield Gauge(
-            name="policy.rule.unmet.count",
-            unit="",
-            help="Required rules between containers, and about pools, that do not hold.",
-            group=SYSTEM,
-            values=(len(unmet_rule_names(snapshot.decisions.values())),),
+        yield system_gauge(
+            "rule.unmet.count",
+            "",
+            "Required rules between containers, and about pools, that do not hold.",
+            ({},),
+            (len(unmet_rule_names(snapshot.decisions.values())),),
         )
 
     def _learn(self, snapshot: Snapshot) -> KeptLoads:

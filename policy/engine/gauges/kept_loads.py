@@ -1,7 +1,7 @@
 """Loads of cpus, pools and memory nodes, kept up to date from one snapshot to the next."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -12,12 +12,30 @@ from ...model.container import ContainerId
 from ...model.grant import Grant
 from ...model.pinning import Pinning
 from ...model.request import CpuType
-from ..snapshot import PoolLoads, Snapshot, changed_ids
+from ..snapshot import Snapshot, changed_ids
 from .value_runs import ValueRuns
 
 _FRACTION_BITS: Final = 30
 """Of shares of cpus, which are summed as integers: so differences leave no remainder."""
 _WHOLE: Final = 1 << _FRACTION_BITS
+
+
+class PoolLoads(Struct, frozen=True):
+    """Loads of exactly each pool, those inside it left out. By pool id."""
+
+    containers: Sequence[int]
+    """Containers placed there."""
+    sharing: Sequence[int]
+    """Placed containers that run on sharable or reserved cpus."""
+    promised_milli: Sequence[int]
+    """Milli-cpus promised to these; reserved cpus count for the root, wherever a grant is."""
+
+
+def pool_loads(snapshot: Snapshot) -> PoolLoads:
+    """The loads of all pools in one snapshot. O(containers + pools)."""
+    loads = KeptLoads(snapshot.machine, len(snapshot.tree.pools))
+    loads.follow(snapshot)
+    return loads.pool_loads(snapshot)
 
 
 class KeptLoads:
@@ -46,7 +64,7 @@ class KeptLoads:
         length = self._online.bit_length() + 1
         self._parts, self._counts = [0] * length, [0] * length
 
-    def follow(self, snapshot: Snapshot, pause: Callable[[], None]) -> None:
+    def follow(self, snapshot: Snapshot, pause: Callable[[], None] = lambda: None) -> None:
         """Take over what changed. O(containers + runs of cpusets that changed).
 
         `pause` is called often.
@@ -81,9 +99,13 @@ class KeptLoads:
                 self._use(mask, count, milli)
 
     def pool_loads(self, snapshot: Snapshot) -> PoolLoads:
-        """The loads of the pools, equal to the snapshot's own once it was followed. O(pools)."""
+        """The loads of the pools in the snapshot that was followed last. O(pools + pens)."""
         promised = list(self._promised_milli)
-        snapshot.add_pens(promised)
+        for pen in snapshot.pens.values():
+            if pen.cpu_type is CpuType.RESERVED:
+                promised[-1] += pen.shared_milli
+            elif pen.has_shared_part:
+                promised[pen.pool_id] += pen.shared_milli
         return PoolLoads(list(self._containers), list(self._sharing), promised)
 
     def allocated_milli(self) -> ValueRuns:

@@ -7,8 +7,9 @@ from msgspec import Struct
 
 from ....topology.sets.cpuset import CpuSet, NodeSet
 from ...pools.pool_tree import Pool
-from ..snapshot import PoolLoads, Snapshot
+from ..snapshot import Snapshot
 from .gauge import ZONES, Gauge, Labels
+from .kept_loads import PoolLoads
 
 
 class PoolZones(Struct, frozen=True, kw_only=True):

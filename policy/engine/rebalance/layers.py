@@ -6,7 +6,6 @@ date, which pools gain and lose when one of the two goes elsewhere.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from ....topology.model.machine import Level
 from ...model.container import ContainerId
@@ -20,49 +19,6 @@ Steps = Sequence[tuple[int, int]]
 """Pools, and what to be inside of one is worth more, or less where negative, by unit of weight."""
 
 
-class Layer(Protocol):
-    """Weights of one kind."""
-
-    @property
-    def weights(self) -> PairWeights:
-        """The weights of this kind."""
-        ...
-
-    @property
-    def most(self) -> int:
-        """The most that one unit of weight can be worth."""
-        ...
-
-    @property
-    def least(self) -> int:
-        """The least."""
-        ...
-
-    @property
-    def level(self) -> Level | None:
-        """The level of its rules; None where they name none."""
-        ...
-
-    def worth(self, weight: int, first: int, second: int) -> int:
-        """The worth of one unit of a weight between two pools."""
-        ...
-
-    def steps(self, source: int, target: int) -> Steps:
-        """The change for a friend of a container that goes from a pool to another; -1: nowhere."""
-        ...
-
-    def refuges(self, source: int, target: int) -> Steps:
-        """The change for an enemy, beside that: a wide pool is no refuge from those inside it."""
-        ...
-
-    def pull(self, pool_id: int, other: int) -> int:
-        """The pull of one unit of weight in another pool on a container that is placed in one.
-
-        0 where that is what it is worth, too.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightLayer:
     """Weights that are worth the more the smaller the pool is in which two containers meet."""
@@ -71,6 +27,8 @@ class WeightLayer:
     worths: tuple[int, ...]
     """By pool id: what it counts that two containers meet in this pool and in none inside it."""
     weights: PairWeights
+    level: Level | None = None
+    """No level: nearer is better."""
 
     @property
     def most(self) -> int:
@@ -81,11 +39,6 @@ class WeightLayer:
     def least(self) -> int:
         """The worth of the root."""
         return self.worths[-1]
-
-    @property
-    def level(self) -> Level | None:
-        """No level: nearer is better."""
-        return None
 
     def worth(self, weight: int, first: int, second: int) -> int:
         """The worth of one unit of a weight between two pools. O(depth).
@@ -123,7 +76,7 @@ class WeightLayer:
         return tuple(found)
 
     def pull(self, pool_id: int, other: int) -> int:
-        """No pull beside the worth. O(1)."""
+        """No pull of another pool on a container in one, beside what that is worth. O(1)."""
         return 0
 
     def _step(self, pool_id: int) -> int:
@@ -152,6 +105,8 @@ class LevelLayer:
     """By domain."""
     weights: PairWeights
     level: Level | None
+    least: int = 0
+    """The worth of two domains."""
 
     @classmethod
     def of(
@@ -193,11 +148,6 @@ class LevelLayer:
         """The worth of a whole domain, or of the best of parts."""
         return max(self.worths, default=1)
 
-    @property
-    def least(self) -> int:
-        """The worth of two domains."""
-        return 0
-
     def worth(self, weight: int, first: int, second: int) -> int:
         """The worth of one unit of a weight between two pools. O(1)."""
         one, other = self.domain_of[first], self.domain_of[second]
@@ -233,3 +183,9 @@ class LevelLayer:
         """The share of a pool's domains that the other one touches. O(1)."""
         own = self.touched[pool_id]
         return self.scale * (own & self.touched[other]).bit_count() // max(own.bit_count(), 1)
+
+
+Layer = WeightLayer | LevelLayer
+"""Weights of one kind. In both `most` and `least` are what one unit of weight can be worth, and -1
+is a source from nowhere. `steps` are the change for a friend of a container that goes from one pool
+to another, and `refuges` that for an enemy beside it: a wide pool is no refuge from those in it."""

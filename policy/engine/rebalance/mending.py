@@ -4,7 +4,7 @@ Of the container at which one is told, or of those that it names as being in the
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count, takewhile
 from typing import Final
 
@@ -13,7 +13,7 @@ from msgspec import Struct
 from ...model.container import ContainerId
 from ...model.grant import PoolId
 from ..engine import Engine
-from ..replacing.companies import own_objection
+from ..replacing.companies import movable_ids
 from ..replacing.joint_replacement import make_move
 from ..replacing.unmet_names import in_the_way, unmet_after, unmet_names
 from ..snapshot import Snapshot
@@ -96,12 +96,7 @@ class Mending:
         self._exclusive = exclusive
         self._moves = len(snapshot.grants) * _ASIDE_MAX if moves is None else moves
         grants = snapshot.grants
-        self._waiting = [
-            one
-            for one in _by_path(snapshot, grants)
-            if grants[one].pen is None
-            and not own_objection(snapshot, one, moves_exclusive=exclusive)
-        ]
+        self._waiting = movable_ids(snapshot, moves_exclusive=exclusive)
         self._ids = {snapshot.containers[one].path: one for one in self._waiting}
         size = max(len(grants), 1)
         self._tries_left = min(_TRIES_COMPARED_MAX, _TRY_EFFORT_MAX // size)
@@ -343,10 +338,6 @@ class Mending:
             unmet=_unmet_count(engine),
             promise=promise,
         )
-
-
-def _by_path(snapshot: Snapshot, container_ids: Iterable[ContainerId]) -> Sequence[ContainerId]:
-    return sorted(container_ids, key=lambda one: (snapshot.containers[one].path, one))
 
 
 def _index(model: PlacementModel, container_id: ContainerId) -> int:

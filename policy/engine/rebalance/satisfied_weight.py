@@ -1,10 +1,12 @@
 """The satisfied weight of one snapshot after the other, kept up to date between them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, filterfalse
 from typing import Final
+
+from msgspec import Struct, field
 
 from ....topology.model.machine import Level
 from ...model.container import Container, ContainerId
@@ -14,9 +16,12 @@ from ...pools.closeness import Closeness
 from ...pools.domains import Domains
 from ...pools.pool_tree import PoolTree
 from ...rules.affinity_index import AffinityIndex
+from ...rules.podaffinity.rule_set import PreferredTerm
+from ...rules.podaffinity.term import Term
+from ...rules.podaffinity.term_selection import instances, select_included
+from ...rules.residents import Residents
 from ..snapshot import Snapshot, changed_ids
 from .layers import Layer, LevelLayer, WeightLayer
-from .term_owners import TermOwners
 from .wishes import Wishes, WishSum, summed, weigh_wishes
 
 
@@ -39,7 +44,7 @@ class SatisfiedWeight:
         self._classified: Mapping[ContainerId, Classified] = {}
         self._grants: Mapping[ContainerId, Grant] = {}
         self._index = AffinityIndex()
-        self._owners = TermOwners()
+        self._owners = _TermOwners()
         self._sums: dict[Level | None, _Sum] = {}
         """By level; None: of rules without one."""
         self._unbounded: set[ContainerId] = set()
@@ -100,7 +105,7 @@ class SatisfiedWeight:
         self._pools, self._wishful = {}, set()
         self._containers, self._classified, self._grants = {}, {}, {}
         self._index, self._unbounded = AffinityIndex(), set()
-        self._owners = TermOwners()
+        self._owners = _TermOwners()
         layer = WeightLayer(tree=tree, worths=tuple(closeness.own), weights={})
         self._sums = {None: _Sum(layer)}
         self._scale = closeness.scale
@@ -196,3 +201,70 @@ class _Sum:
         for other, weight in self._weights.get(one, {}).items():
             self.sum.count(weight, pool_id, pools[other])
             self.sum.count(weight, pools[one], pools[other], -1)
+
+
+_Key = tuple[Term, str, str]
+"""A term, and what it depends on of its owner: uid and id of the pod, or the namespace alone."""
+
+
+class _Alike(Struct):
+    """Owners whose terms are about the same containers."""
+
+    owner: Container
+    """Any of them."""
+    term: Term
+    weights: dict[ContainerId, int] = field(default_factory=dict[ContainerId, int])
+    """By owner."""
+
+
+class _TermOwners:
+    """The owners that are there. For one thread."""
+
+    def __init__(self) -> None:
+        self._alike: Final[dict[_Key, _Alike]] = {}
+        self._keys: Final[dict[ContainerId, list[_Key]]] = {}
+
+    def add(self, owner: Container, rules: tuple[PreferredTerm, ...]) -> None:
+        """Add the rules of an owner that has none so far."""
+        if not rules:
+            return
+        keys = self._keys[owner.id] = []
+        for rule in rules:
+            term, pod = rule.term, owner.pod
+            key = (term, pod.uid, pod.id) if term.is_pod_scope else (term, pod.namespace, "")
+            alike = self._alike.get(key)
+            if alike is None:
+                alike = self._alike[key] = _Alike(owner, term)
+            alike.weights[owner.id] = alike.weights.get(owner.id, 0) + rule.weight
+            keys.append(key)
+
+    def remove(self, owner_id: ContainerId) -> None:
+        """Forget an owner; unknown ids change nothing."""
+        for key in self._keys.pop(owner_id, ()):
+            alike = self._alike.get(key)
+            if alike is not None:
+                alike.weights.pop(owner_id, None)
+                if not alike.weights:
+                    del self._alike[key]
+
+    def pairs(
+        self, residents: Residents, fresh: int, pause: Callable[[], None]
+    ) -> Iterator[tuple[Level, ContainerId, ContainerId, int]]:
+        """Pairs of an owner and a container that its rules are about, with their weight.
+
+        Of two residents, at least one of which is among the `fresh` places. A pair may come several
+        times, and with either of the two first.
+        O(different rules + owners of those that have pairs + pairs).
+        """
+        for alike in self._alike.values():
+            pause()
+            places = select_included(residents, alike.owner, alike.term)
+            if not places:
+                continue
+            for owner_id, weight in alike.weights.items():
+                is_fresh = bool(fresh & residents.place(owner_id))
+                others = places if is_fresh else places & fresh
+                if others:
+                    others &= ~instances(residents, residents.container(owner_id))
+                for other in residents.ids(others):
+                    yield alike.term.level, owner_id, other, weight

@@ -26,15 +26,12 @@ def company_of(
 
     `others`: who goes with one, in place of those that follow by rules required during execution.
     """
+    others = others or partial(engine.followers, only_lasting=True)
     found = {owner_id: None}
     waiting = [owner_id]
     while waiting and len(found) <= COMPANY_MAX:
         member = waiting.pop(0)
-        if others is None:
-            more: Collection[ContainerId] = engine.followers(member, found, only_lasting=True)
-        else:
-            more = others(member, found)
-        further = [one for one in more if one not in found]
+        further = [one for one in others(member, found) if one not in found]
         found.update(dict.fromkeys(further))
         waiting += further
     return (owner_id,) if len(found) > COMPANY_MAX else tuple(found)
@@ -51,6 +48,17 @@ def own_objection(snapshot: Snapshot, container_id: ContainerId, *, moves_exclus
     if grant.exclusive and not moves_exclusive and wish is not MovePreference.ALLOWED:
         return "it has exclusive cpus"
     return ""
+
+
+def movable_ids(snapshot: Snapshot, *, moves_exclusive: bool) -> Sequence[ContainerId]:
+    """The containers outside pens that may be moved, in the order of their paths."""
+    grants, containers = snapshot.grants, snapshot.containers
+    return [
+        one
+        for one in sorted(grants, key=lambda one: (containers[one].path, one))
+        if grants[one].pen is None
+        and not own_objection(snapshot, one, moves_exclusive=moves_exclusive)
+    ]
 
 
 class Companies:
@@ -70,7 +78,8 @@ class Companies:
 
         These come as well where nobody else would do, at the place to which it goes.
         """
-        followers = company_of(engine, container_id, partial(_followers, engine))
+        follow = partial(engine.followers, only_lasting=False)
+        followers = company_of(engine, container_id, follow)
         with_partners = company_of(engine, container_id, partial(self._others, engine))
         for one in dict.fromkeys((followers, with_partners)):
             if len(one) > 1 and self._movable.keys() >= {*one}:
@@ -80,7 +89,7 @@ class Companies:
         self, engine: Engine, container_id: ContainerId, company: Collection[ContainerId]
     ) -> Sequence[ContainerId]:
         """The followers of a container, and one partner for each rule that is about no member."""
-        found = [*_followers(engine, container_id, company)]
+        found = [*engine.followers(container_id, company, only_lasting=False)]
         for rule in self._snapshot.classified[container_id].placement.required:
             if not rule.is_anti:
                 members = {*company, *found}
@@ -127,23 +136,13 @@ def companies_of_owner(
     a rebalance in the background might move them.
     """
     lasting = company_of(engine, owner_id)
-    is_open = partial(
-        own_objection, snapshot, moves_exclusive=snapshot.config.rebalance.move_exclusive
-    )
-    by_path = sorted(snapshot.grants, key=lambda one: (snapshot.containers[one].path, one))
-    movable = [one for one in by_path if snapshot.grants[one].pen is None and not is_open(one)]
+    movable = movable_ids(snapshot, moves_exclusive=snapshot.config.rebalance.move_exclusive)
     wider = Companies(snapshot, (*lasting, *movable)).of(engine, owner_id)
     found = [tuple(one) for one in ((lasting, *wider) if len(lasting) > 1 else wider)]
     return [
         OwnersCompany(one, [each for each in one if each in lasting])
         for one in dict.fromkeys(found)
     ]
-
-
-def _followers(
-    engine: Engine, container_id: ContainerId, company: Collection[ContainerId]
-) -> Sequence[ContainerId]:
-    return engine.followers(container_id, company, only_lasting=False)
 
 
 def _cpus(engine: Engine, container_id: ContainerId) -> int:

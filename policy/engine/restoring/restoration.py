@@ -1,31 +1,22 @@
 """Snapshots of books and a roster, and their restoration, to try something out on a copy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ....topology.model.machine import Machine
 from ...books.books import WITHHELD, Books
-from ...configuration.config import Config
 from ...model.container import ContainerId
 from ...model.pinning import Change, Pinning
-from ..decision import Decision
 from ..roster import Roster
 from ..snapshot import Snapshot
 
 
-def snapshot_of(
-    machine: Machine,
-    config: Config,
-    books: Books,
-    roster: Roster,
-    unread: Mapping[ContainerId, Exception],
-) -> Snapshot:
+def snapshot_of(books: Books, roster: Roster) -> Snapshot:
     """The snapshot of all that is held at this moment. O(grants)."""
     ledger = books.ledger
     return Snapshot(
-        machine=machine,
-        config=config,
+        machine=books.machine,
+        config=books.config,
         layout=books.layout,
         containers=dict(roster.containers),
         grants=dict(ledger.grants),
@@ -34,7 +25,7 @@ def snapshot_of(
         stuck=ledger.narrowed.stuck,
         pod_sizes=dict(roster.pod_sizes),
         decisions=dict(roster.decisions),
-        pinnings=books.pinner.all_told(),
+        pinnings=dict(books.pinner.last_told),
         classified=dict(roster.classified),
         room=ledger.room,
         free_sharable=tuple(ledger.free_sharable),
@@ -44,18 +35,15 @@ def snapshot_of(
         withheld=books.memory.request_of(WITHHELD),
         memory_look=books.memory.last_look(),
         due_dram=books.due_dram,
-        unread=unread,
+        unread=roster.unread,
     )
 
 
-def restore(
-    snapshot: Snapshot, books: Books, roster: Roster, carry_over: Callable[[Decision], None]
-) -> tuple[Change, ...]:
+def restore(snapshot: Snapshot, books: Books, roster: Roster) -> tuple[Change, ...]:
     """Hold in empty books exactly what a snapshot of this machine and configuration shows.
 
-    Nobody is adopted. `carry_over`: what is done with decisions that tell of unmet rules; who is in
-    the way of them is not in a snapshot. Returns the changes of those who were told cpus that are
-    others' own. O(containers).
+    Nobody is adopted, and who is in the way of rules that are told as unmet is not in a snapshot.
+    Returns the changes of those who were told cpus that are others' own. O(containers).
     """
     for container_id, container in snapshot.containers.items():
         classified = snapshot.classified.get(container_id)
@@ -81,11 +69,7 @@ def restore(
     books.ledger.narrowed.hold_stuck(snapshot.stuck)
     books.memory.restore(snapshot.memory)
     books.inherit(snapshot.memory_look, snapshot.due_dram)
-    changes = books.pinner.drain()
-    for container_id in snapshot.grants:
-        if (decision := snapshot.decisions[container_id]).unmet:
-            carry_over(decision)
-    return changes
+    return books.pinner.drain()
 
 
 def hold_again(before: Snapshot, books: Books, roster: Roster) -> tuple[Change, ...]:
@@ -96,7 +80,7 @@ def hold_again(before: Snapshot, books: Books, roster: Roster) -> tuple[Change, 
     """
     # Of an older instance that is half released nothing is known to be told, and nothing is noted.
     pinnings = {**dict.fromkeys(before.grants, Pinning()), **before.pinnings}
-    changes = restore(replace(before, pinnings=pinnings), books, roster, carry_nothing)
+    changes = restore(replace(before, pinnings=pinnings), books, roster)
     held = {**before.pens, **before.grants}
     for holding, _ in before.memory.holdings:
         container_id = holding.request.container_id
@@ -108,23 +92,15 @@ def hold_again(before: Snapshot, books: Books, roster: Roster) -> tuple[Change, 
     return changes
 
 
-def carry_nothing(_: Decision) -> None:
-    """Decisions are there: whatever follows from them is known, or left to later events."""
-
-
 def without_faulty(
-    books: Books,
-    roster: Roster,
-    unread: Mapping[ContainerId, Exception],
-    faulty: ContainerId,
-    told: Mapping[ContainerId, Pinning],
+    books: Books, roster: Roster, faulty: ContainerId, told: Mapping[ContainerId, Pinning]
 ) -> Snapshot:
     """The snapshot of what was held before the event at work, but by the container it is about.
 
     As far as a fault has left it in these books. `told`: what containers were told before.
     O(grants).
     """
-    found = snapshot_of(books.machine, books.config, books, roster, unread)
+    found = snapshot_of(books, roster)
     grants, pens, left = [table.before() for table in books.ledger.tables]
     # An older instance of it may be released by now.
     known = found.containers.keys() - {faulty}

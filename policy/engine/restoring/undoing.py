@@ -1,13 +1,11 @@
 """Undoing of events in which a fault of ours showed: nothing that they did is left."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from operator import attrgetter
 from typing import Any, Final
 
-from ...model.container import ContainerId
-from ...tuning.interrupts import Interrupt
 from ..allocator import Allocator
-from .restoration import carry_nothing, restore, snapshot_of
+from .restoration import restore, snapshot_of
 
 NOTES: Final = (
     *("roster.classified", "roster.decisions"),
@@ -37,24 +35,16 @@ class EventUndoing:
     Made by a few copies of tables, O(grants); all else is done where it is needed.
     """
 
-    def __init__(
-        self,
-        allocator: Allocator,
-        unread: Mapping[ContainerId, Exception],
-        interrupts: Sequence[Interrupt],
-    ) -> None:
-        self._books = allocator.books
-        self._interrupts = interrupts
-        self._snapshot = snapshot_of(
-            allocator.machine, allocator.config, allocator.books, allocator.roster, unread
-        )
+    def __init__(self, allocator: Allocator) -> None:
+        self._allocator = allocator
+        self._snapshot = snapshot_of(allocator.books, allocator.roster)
         self._told = allocator.books.pinner.told_so_far()
         self._notes = [*map(_copied, _read(allocator))]
 
     def allocator(self) -> Allocator:
         """Another allocator that holds and knows all of it. O(everything)."""
-        found = Allocator(self._books.emptied(), self._interrupts)
-        restore(self._snapshot, found.books, found.roster, carry_nothing)
+        found = self._allocator.anew()
+        restore(self._snapshot, found.books, found.roster)
         found.books.pinner.resume(self._told)
         for path, value in zip(NOTES, self._notes, strict=True):
             holder, _, name = path.rpartition(".")

@@ -38,11 +38,6 @@ class Concerns:
         self.resting: Collection[ContainerId] = self._resting.keys()
         """Containers of which rules are known that did not hold, and do at present."""
 
-    @property
-    def are_none(self) -> bool:
-        """Whether all rules hold, and none is known that may break again by itself."""
-        return not (self._others or self._resting)
-
     def everybody(self) -> Iterable[ContainerId]:
         """Containers at which some rule does not hold, or may break again."""
         return (*self._others, *self._resting)

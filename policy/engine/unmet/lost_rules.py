@@ -11,8 +11,7 @@ from ...placing.judging.rule_look import RuleLook
 from ..decision import with_unmet
 from ..roster import Roster
 from .concerns import Concerns, others_of
-from .moved_companions import MovedCompanions
-from .moved_counted import MovedCounted
+from .moved_residents import MovedCompanions, MovedCounted
 
 _OWNERS_AT_ONE_EFFORT: Final = 4
 """So many owners of a spread rule that is counted anew cost as much as one rule to be read."""
@@ -40,7 +39,8 @@ class LostRules:
     @property
     def are_due(self) -> bool:
         """Whether there are owners to be looked at."""
-        return bool(self._counted.moved or self._counted.uneven) or self._companions.are_parted
+        counted, companions = self._counted, self._companions
+        return bool(companions.left or companions.grown or counted.moved or counted.uneven)
 
     def expect_move(self, container_id: ContainerId) -> int:
         """A container may get other cpus by a decision; returns a mask of those it runs on."""
@@ -77,8 +77,9 @@ class LostRules:
         enough = look.effort + effort_max
         while self._counted.moved and not is_awaited and look.effort < enough:
             look.effort += self._counted.look_at_level() // _OWNERS_AT_ONE_EFFORT
-        while (self._companions.are_parted or self._counted.uneven) and look.effort < enough:
-            if self._companions.are_parted:
+        parted, uneven = self._companions, self._counted.uneven
+        while (parted.left or parted.grown or uneven) and look.effort < enough:
+            if parted.left or parted.grown:
                 container_id, texts, before = self._companions.pop_parted()
             else:
                 (container_id, texts), before = self._counted.pop_uneven(), None

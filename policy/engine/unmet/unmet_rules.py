@@ -106,8 +106,7 @@ class UnmetRules:
 
     def names(self, container_id: ContainerId, look: RuleLook | None = None) -> frozenset[str]:
         """The rules that do not hold at a container, told or not."""
-        look = look or self.look()
-        self.look_at_postponed(look)
+        look = self.look_at_postponed(look) or self.look()
         return frozenset(one.name for one in look.broken(container_id))
 
     def breaches(self, container_id: ContainerId) -> frozenset[Breach]:
@@ -177,14 +176,14 @@ class UnmetRules:
         """Containers that were about to get other parts of their pens have what they had."""
         self._shifted.clear()
 
-    def look_at_displaced(self, look: RuleLook | None = None) -> None:
+    def look_at_displaced(self, look: RuleLook | None = None) -> RuleLook | None:
         """Tell what does not hold at containers that had to leave their places.
 
         And what broke at those that others in their pens came to, or went from. `look`: at others,
-        since somebody changed places last.
+        since somebody changed places last. Returns it, or the one that was needed.
         """
         if not (self._shifted or self._displaced):
-            return
+            return look
         look = look or self.look()
         while self._shifted:
             container_id, before = self._shifted.popitem()
@@ -198,6 +197,7 @@ class UnmetRules:
                 broken = look.broken(container_id)
                 self.tell_owners(self._roster.containers[container_id], broken)
                 self._roster.decisions[container_id] = self.told(decision, broken)
+        return look
 
     def look_at_lasting(self) -> Mapping[ContainerId, tuple[str, ...]]:
         """Tell which rules required during execution do not hold, by owner, none where all do.
@@ -254,7 +254,7 @@ class UnmetRules:
         look = self.look()
         self.look_at_displaced(look)
         moved, concerned = {*moved, *[one.container_id for one in changes]}, self._concerns.ids
-        if not self._concerns.are_none:
+        if concerned or self._concerns.resting:
             due = self._concerns.due_by(gone, moved, self._books.standing.spreads.owners)
             if self._books.standing.has_required_affinity:
                 wants_others = self._books.standing.wants_others
@@ -290,9 +290,9 @@ class UnmetRules:
         are asked for. O(those whose rules are about them), for a newcomer keeps nobody apart.
         `look`: see `look_at_displaced`.
         """
-        self.look_at_postponed(look, is_awaited=is_awaited)
+        look = self.look_at_postponed(look, is_awaited=is_awaited)
         moved, self._moved = self._moved, set()
-        if self._concerns.are_none:
+        if not (self._concerns.ids or self._concerns.resting):
             return
         moved.update([one.container_id for one in changes])
         self._postponed = (newest, moved)
@@ -311,14 +311,18 @@ class UnmetRules:
         due.update(dict.fromkeys(uneven_owners(newest, self._concerns, self._books, self._roster)))
         return due | dict.fromkeys(self._concerns.due_as_moved(newest, moved))
 
-    def look_at_postponed(self, look: RuleLook | None = None, *, is_awaited: bool = False) -> None:
-        """Look again at those that the last newcomer did not wait for; see `look_at_due`."""
+    def look_at_postponed(
+        self, look: RuleLook | None = None, *, is_awaited: bool = False
+    ) -> RuleLook | None:
+        """Look at those that the last newcomer did not wait for; returns as `look_at_displaced`."""
         postponed, self._postponed = self._postponed, None
         if postponed is not None and postponed[0] in self._roster.containers:
-            due = self._due_by(*postponed)
-            self._due.update(self._look_again(due, _EFFORT_WAITED_FOR, look or self.look()))
+            look, due = look or self.look(), self._due_by(*postponed)
+            self._due.update(self._look_again(due, _EFFORT_WAITED_FOR, look))
         if self.lost.are_due:
-            self.lost.look(_EFFORT_WAITED_FOR, look or self.look(), is_awaited=is_awaited)
+            look = look or self.look()
+            self.lost.look(_EFFORT_WAITED_FOR, look, is_awaited=is_awaited)
+        return look
 
     def look_at_due(self, look: RuleLook | None = None) -> None:
         """Look again at containers that are still due. `look`: at others, in the same event."""
@@ -326,8 +330,7 @@ class UnmetRules:
         if self._postponed is None and not (self._due or self.lost.are_due):
             # So it is in most events.
             return
-        look = look or self.look()
-        self.look_at_postponed(look)
+        look = self.look_at_postponed(look) or self.look()
         if self._due:
             self._due = self._look_again(self._due, _EFFORT_MAX, look)
 

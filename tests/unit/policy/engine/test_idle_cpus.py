@@ -9,6 +9,7 @@ from msgspec import structs
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.gauges.kept_loads import pool_loads
 from pinfold.policy.model.container import Container, ContainerId, Resources
 from pinfold.policy.model.grant import Grant, GrantKind
 from pinfold.policy.model.pinning import Change
@@ -95,7 +96,7 @@ def test_idle_cpus_are_nothing_to_the_ledger_and_to_ranks() -> None:
         assert found.candidates == other.candidates
     snapshots = wishing.snapshot(), plain.snapshot()
     assert snapshots[0].room == snapshots[1].room
-    assert snapshots[0].pool_loads() == snapshots[1].pool_loads()
+    assert pool_loads(snapshots[0]) == pool_loads(snapshots[1])
 
 
 def test_what_is_left_of_a_domain_is_used_by_all_who_may() -> None:

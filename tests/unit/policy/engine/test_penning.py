@@ -10,6 +10,7 @@ from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.advice import Advice
 from pinfold.policy.engine.decision import Adopted, Decision
 from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.gauges.kept_loads import pool_loads
 from pinfold.policy.model.container import (
     Container,
     ContainerId,
@@ -199,7 +200,7 @@ def test_a_burstable_pod_promises_its_own_request_once() -> None:
     node, one = Node(), pod(whole(1, limit=4), QosClass.BURSTABLE)
     node.create(*(container(one, name) for name in "abc"))
     snapshot = node.engine.snapshot()
-    assert sum(snapshot.pool_loads().promised_milli) == 1000
+    assert sum(pool_loads(snapshot).promised_milli) == 1000
     assert len({node.cpus(one, name) for name in "abc"}) == 1
     assert node.taken == 0
 

@@ -9,6 +9,7 @@ from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.gauges.gauge import Gauge
 from pinfold.policy.engine.gauges.gauge_reader import GaugeReader
+from pinfold.policy.engine.gauges.kept_loads import pool_loads
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.pinning import Pinning
@@ -175,7 +176,7 @@ def test_a_stopped_container_is_known_and_holds_nothing() -> None:
 
 def test_sums_of_pools_follow_from_the_grants() -> None:
     snapshot = engine().snapshot()
-    loads = snapshot.pool_loads()
+    loads = pool_loads(snapshot)
     assert sum(loads.containers) == len(NAMES)
     assert sum(loads.sharing) == 3
     assert sum(loads.promised_milli) == 1000

@@ -19,7 +19,9 @@ from pinfold.policy.placing.judging.judge import Judge
 from pinfold.policy.placing.placer import Placer
 from pinfold.policy.placing.planner import Planner
 from pinfold.policy.placing.restart import RestartPlacer
+from pinfold.policy.tuning.interrupts import Interrupt
 from pinfold.topology.model.machine import Machine
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import container_of, engine_of
 
 WORKERS = (
@@ -29,6 +31,11 @@ WORKERS = (
 """What is made anew from a snapshot, or knows nothing of containers."""
 SHOWN = frozenset(("roster.containers", "roster.pod_sizes", "roster._of_pod"))
 """Tables that are made anew from a snapshot, too."""
+HANDED_ON: dict[str, Any] = {
+    "interrupts": (Interrupt(number=4, description="eth0", affinity=CpuSet.of(0)),),
+    "roster.unread": {"unread": ValueError()},
+}
+"""What one allocator hands on to the next, whoever makes that."""
 VALUES: dict[type, Any] = {
     dict: {"one": {"of": "many"}},
     set: {"one"},
@@ -51,7 +58,7 @@ def allocator_of(engine: Engine) -> Allocator:
 
 
 def undoing_of(allocator: Allocator) -> EventUndoing:
-    return EventUndoing(allocator, {}, ())
+    return EventUndoing(allocator)
 
 
 def unnoted(allocator: Allocator) -> Iterator[str]:
@@ -63,7 +70,9 @@ def unnoted(allocator: Allocator) -> Iterator[str]:
         path, holder = pending.pop()
         for name, value in vars(holder).items():
             whole = f"{path}{name}"
-            is_seen = whole in NOTES or (id(value) in seen and type(value) in (*TABLES, Allocator))
+            is_seen = whole in {*NOTES, *HANDED_ON} or (
+                id(value) in seen and type(value) in (*TABLES, Allocator)
+            )
             if is_seen or isinstance(value, (*WORKERS, KeysView)):
                 continue
             is_looked_into = id(value) in seen
@@ -91,6 +100,14 @@ def test_an_attribute_that_nobody_notes_is_found(engine: Engine, holder: str, va
     # By whatever path its holder is come by first.
     [found] = unnoted(allocator)
     assert found.rpartition(".")[2] == "_anything"
+
+
+@pytest.mark.parametrize("path", HANDED_ON)
+def test_each_part_that_is_handed_on_is_the_same(engine: Engine, path: str) -> None:
+    allocator, value = allocator_of(engine), HANDED_ON[path]
+    holder, _, name = f".{path}".rpartition(".")
+    setattr(at(allocator, holder[1:]) if holder else allocator, name, value)
+    assert at(undoing_of(allocator).allocator(), path) is value
 
 
 @pytest.mark.parametrize("path", NOTES)
