@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ...nri.cri.listen_place import CriLink
+from ...nri.cri.cri_link import CriLink
 from ...nri.dispatch.front import Front
 from ...nri.dispatch.owner import UnfinishedError
 from ...nri.dispatch.report import Crashed, Fanout, Report, Tally

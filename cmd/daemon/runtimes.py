@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, structs
 
-from ...nri.cri.listen_place import CriLink, ListenPlace
+from ...nri.cri.cri_link import CriLink, ListenPlace
 from ...nri.dispatch.cri_socket import CriSocket
 from ...nri.plugin.cri_socket_paths import AUTO, find_cri_socket, runtime_socket_path
 from ...nri.plugin.plugin import FindSender, RuntimeLink

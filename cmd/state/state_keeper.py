@@ -110,8 +110,11 @@ class StateKeeper(Keeper):
         return max(gathering, self._kept_at + pause - time.monotonic())
 
     def _is_due(self) -> bool:
-        is_due, self._is_dirty = self._is_dirty or bool(self._complaint), False
-        return is_due
+        if not (self._is_dirty or self._complaint):
+            # Left as it is: something may happen just now, in another thread.
+            return False
+        self._is_dirty = False
+        return True
 
     def _keep(self, plugin: Front, *, is_last: bool) -> None:
         del is_last

@@ -27,11 +27,11 @@ from ..dispatch.front import Front
 from ..dispatch.report import Connected, Crashed, Disconnected, Report, SocketLost
 from ..hints.hint_finder import HintFinder
 from ..plugin.container_reader import ContainerReader
+from .cri_link import CriLink, ListenPlaceError
 from .cri_updates import CriUpdates, reader_by_runtime_id
 from .event_stream import GET_EVENTS, EventStream
 from .hooks import Hooks
 from .known_containers import KnownContainers
-from .listen_place import CriLink, ListenPlaceError
 from .policy_turns import PolicyTurns, tell
 from .proxy_events import ProxiedPolicy, ProxyEvents
 from .reconciler import LOOK_SECONDS, Reconciler

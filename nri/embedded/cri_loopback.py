@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from ...policy.model.memory_qos import MemoryQos
-from ..cri.listen_place import CriLink, ListenPlace
+from ..cri.cri_link import CriLink, ListenPlace
 from .claim_driver import ClaimDriver
 from .cri_kubelet import CriKubelet
 from .cri_server import EmbeddedCriServer

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pinfold.cmd.daemon.runtimes import DEFAULT_SOCKET, choose_kind, find_runtime
-from pinfold.nri.cri.listen_place import CriLink
+from pinfold.nri.cri.cri_link import CriLink
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.base_errors import PinfoldError

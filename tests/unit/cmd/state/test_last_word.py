@@ -19,7 +19,7 @@ from pinfold.cmd.daemon_reports import DaemonReports
 from pinfold.cmd.metrics.metrics_server import MetricsServer
 from pinfold.cmd.report.daemon_logger import DaemonLogger
 from pinfold.cmd.state.state_file import State, StateFile, read_state
-from pinfold.nri.cri.listen_place import CriLink, ListenPlace
+from pinfold.nri.cri.cri_link import CriLink, ListenPlace
 from pinfold.nri.embedded.cri_server import EmbeddedCriServer
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.embedded_updates import embedded_link, kernel_reader

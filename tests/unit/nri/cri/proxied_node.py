@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from pinfold.nri.cri.cri_link import CriLink, ListenPlace
 from pinfold.nri.cri.cri_proxy import CriProxy
-from pinfold.nri.cri.listen_place import CriLink, ListenPlace
 from pinfold.nri.dispatch.report import Crashed, Happening
 from pinfold.nri.embedded.cri_server import EmbeddedCriServer
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.nri.cri.listen_place import ListenPlace, ListenPlaceError
+from pinfold.nri.cri.cri_link import ListenPlace, ListenPlaceError
 
 RUNTIME = "/run/containerd/containerd.sock"
 
