@@ -52,14 +52,14 @@ class DaemonReports:
         """Have the daemon know what an earlier one left, and keep what this one does."""
         if self.keeper is not None:
             advice = self.keeper.recall(daemon.engine.config)
-            daemon.plugin.events.advice = advice
+            daemon.front.events.advice = advice
             self.counts.recoveries["restored" if advice else "empty"] += 1
             daemon.state_fault = self.keeper.fault
         if self.history is not None:
             daemon.history_fault = self.history.fault
         for one in (self.keeper, self.history, self.tuner):
             if one is not None:
-                one.start(daemon.plugin)
+                one.start(daemon.front)
 
     def start(self, daemon: Daemon) -> None:
         """Have garbage collected between events, and traces told once the runtime was served."""
@@ -75,7 +75,7 @@ class DaemonReports:
         """Write what happened last; needed before the daemon's policy ends."""
         with suppress(TimeoutError):
             # Of the last events nobody was told yet where the runtime goes on calling.
-            daemon.plugin.owner.ask("what is left", lambda: None)
+            daemon.front.owner.ask("what is left", lambda: None)
         for one in (self.keeper, self.history, self.tuner):
             if one is not None:
                 one.stop()
@@ -83,4 +83,4 @@ class DaemonReports:
     def end_keeping(self, daemon: Daemon) -> None:
         """Write that nothing more happens; only once the daemon has left its runtime."""
         if self.keeper is not None:
-            self.keeper.seal(daemon.plugin)
+            self.keeper.seal(daemon.front)

@@ -228,7 +228,7 @@ def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -
     _warn(filter(None, (runc_warning(daemon.machine),)), log)
     if is_here:
         managers = read_managers()
-        daemon.plugin.events.foreign_pins.kubelet_pins = managers.pins_cpus
+        daemon.front.events.foreign_pins.kubelet_pins = managers.pins_cpus
         _warn(managers.warnings(), log)
 
 

@@ -122,7 +122,7 @@ def play_behind_proxy(
         daemon = Daemon(machine, config, loopback.link())
         daemon.start()
         try:
-            if not daemon.plugin.wait_until_ready(_SECONDS):
+            if not daemon.front.wait_until_ready(_SECONDS):
                 raise PinfoldError("demo: the daemon did not connect to the embedded runtime")
             return _drawn(daemon, runtime, loopback.kubelet.start_pods(pods))
         finally:
@@ -131,8 +131,8 @@ def play_behind_proxy(
 
 
 def _drawn(daemon: Daemon, runtime: EmbeddedRuntime, refused: Sequence[RefusedCreation]) -> str:
-    daemon.plugin.settle(_SECONDS)
-    texts = daemon.plugin.owner.ask("draw", lambda: _texts(daemon, runtime), _SECONDS)
+    daemon.front.settle(_SECONDS)
+    texts = daemon.front.owner.ask("draw", lambda: _texts(daemon, runtime), _SECONDS)
     lines = [f"[{one.pod.name}/{one.container}] refused: {one.reason}" for one in refused]
     return "\n".join([*tree_lines(texts), *map(escaped, lines)])
 

@@ -41,7 +41,7 @@ class BackgroundRebalance:
         """Make the moves that are worth it and in the budget; none unless it is configured."""
         settings = self._daemon.engine.config.rebalance
         left = self._budget.left(settings.moves_per_hour, self._clock())
-        if not left or runtime_fault(self._daemon.plugin):
+        if not left or runtime_fault(self._daemon.front):
             return
         try:
             snapshot, moves = self._snapshot(), min(left, _MOVES_AT_ONCE)
@@ -108,4 +108,4 @@ class BackgroundRebalance:
         )
 
     def _snapshot(self) -> Snapshot:
-        return take_snapshot(self._daemon.plugin, "rebalance", _POLICY_SECONDS)
+        return take_snapshot(self._daemon.front, "rebalance", _POLICY_SECONDS)

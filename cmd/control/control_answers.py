@@ -110,7 +110,7 @@ class ControlAnswers(Struct, frozen=True, kw_only=True):
         self, container_ids: Collection[ContainerId]
     ) -> tuple[Mapping[ContainerId, Pinning], Mapping[ContainerId, str]]:
         """Pinnings as the kernel has them, and what is not settled yet, with what went wrong."""
-        looks = self.daemon.plugin.actuator.looks()
+        looks = self.daemon.front.actuator.looks()
         unsettled = {
             container_id: look.problem
             for container_id, look in looks.items()
@@ -223,15 +223,15 @@ class ControlAnswers(Struct, frozen=True, kw_only=True):
 
     def is_well(self) -> bool:
         """Whether the runtime is connected and the policy answers."""
-        plugin = self.daemon.plugin
+        front = self.daemon.front
         try:
-            plugin.owner.ask("health", lambda: None, _POLICY_SECONDS)
+            front.owner.ask("health", lambda: None, _POLICY_SECONDS)
         except TimeoutError:
             return False
-        return plugin.wait_until_ready(0) and not plugin.actuator.is_suspect
+        return front.wait_until_ready(0) and not front.actuator.is_suspect
 
     def _snapshot(self, name: str) -> Snapshot:
-        return take_snapshot(self.daemon.plugin, name, _POLICY_SECONDS)
+        return take_snapshot(self.daemon.front, name, _POLICY_SECONDS)
 
     def _decided(self, snapshot: Snapshot) -> dict[ContainerId, JournalEntry]:
         """What was decided about every container: of several of one name about the present one.
@@ -266,14 +266,14 @@ class ControlAnswers(Struct, frozen=True, kw_only=True):
             kind=self.kind,
             name=name,
             version=version,
-            connected=self.daemon.plugin.wait_until_ready(0),
+            connected=self.daemon.front.wait_until_ready(0),
         )
 
     def _problems(self) -> Iterator[str]:
-        plugin = self.daemon.plugin
-        if not plugin.wait_until_ready(0):
+        front = self.daemon.front
+        if not front.wait_until_ready(0):
             yield "runtime: not connected, or it did not tell what runs"
-        if plugin.actuator.is_suspect:
+        if front.actuator.is_suspect:
             yield SUSPECT
         yield from self.daemon.engine.warnings
 

@@ -131,7 +131,7 @@ class ControlServer:
 
             answers = ControlAnswers(
                 daemon=self._daemon,
-                slow=SlowAnswers(self._root, self._daemon.plugin.owner.pacer),
+                slow=SlowAnswers(self._root, self._daemon.front.owner.pacer),
                 journal=self._journal,
                 history=self._history,
                 kind=self._kind,

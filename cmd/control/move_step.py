@@ -80,7 +80,7 @@ def move_container(
     asked = steps[0].asked if steps else AskedMove(pools[to_pool], MovePurpose.WISHES)
     reason = (
         ("the daemon is about to end" if daemon.is_stopping else "")
-        or runtime_fault(daemon.plugin)
+        or runtime_fault(daemon.front)
         or _objection(snapshot, container, pool, from_pool, moves_exclusive=moves_exclusive)
         or gone
         or _broken_promise(snapshot, steps, moves_exclusive=moves_exclusive)
@@ -88,7 +88,7 @@ def move_container(
     )
     is_made = False
     if not reason:
-        decision = daemon.plugin.owner.ask(
+        decision = daemon.front.owner.ask(
             "move",
             lambda: _move_unless_changed(daemon, snapshot, container_id, asked),
             _POLICY_SECONDS,
@@ -99,7 +99,7 @@ def move_container(
             reason = decision.result.reason
         else:
             pool, pinning, is_made = decision.pool, decision.pinning, True
-            daemon.plugin.actuator.settle(_SETTLE_SECONDS)
+            daemon.front.actuator.settle(_SETTLE_SECONDS)
             reason = _unsettled(daemon, container_id, pinning)
     document = MoveDocument(
         container=container.path,
@@ -212,12 +212,12 @@ def _move_unless_changed(
     if not is_same:
         return None
     daemon.refused_moves.note(container_id, policy)
-    return daemon.plugin.events.moves.move(container_id, asked)
+    return daemon.front.events.moves.move(container_id, asked)
 
 
 def _unsettled(daemon: Daemon, container_id: ContainerId, wanted: Pinning) -> str:
     """The reason why a container may not have what it was told; empty where it has."""
-    look = daemon.plugin.actuator.looks().get(container_id)
+    look = daemon.front.actuator.looks().get(container_id)
     if look is None or (look.is_settled and not look.problem and look.wanted == wanted):
         return ""
     return look.problem or "the runtime has not confirmed it yet"

@@ -21,7 +21,7 @@ class ColdStarts:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._plugin: Front | None = None
+        self._front: Front | None = None
 
     def __call__(self, happening: Happening) -> None:
         """Note who begins and who is gone."""
@@ -37,14 +37,14 @@ class ColdStarts:
             case _:
                 pass
 
-    def start(self, plugin: Front) -> None:
-        """Ends of cold starts are told to the policy of `plugin` from here on."""
-        self._plugin = plugin
+    def start(self, front: Front) -> None:
+        """Ends of cold starts are told to the policy of `front` from here on."""
+        self._front = front
 
     def _end(self, container_id: ContainerId) -> None:
-        if (plugin := self._plugin) is not None:
-            plugin.owner.submit(
-                "end of a cold start", lambda: plugin.events.end_cold_start(container_id)
+        if (front := self._front) is not None:
+            front.owner.submit(
+                "end of a cold start", lambda: front.events.end_cold_start(container_id)
             )
 
 

@@ -50,7 +50,7 @@ class Command(Enum):
     RELOAD = "reload"
     TOGGLE_DEBUG = "toggle debug"
     ENDED = "ended"
-    """The plugin has nobody to talk to any more."""
+    """The front has nobody to talk to any more."""
 
 
 class CommandQueue:
@@ -114,8 +114,8 @@ class ReloadRecord(Struct, frozen=True):
 class Daemon:
     """One machine, one configuration, one runtime.
 
-    The plugin, or proxy, runs in threads of its own; `run` is for the main thread. `tell` may be
-    called from signal handlers.
+    The front runs in threads of its own; `run` is for the main thread. `tell` may be called from
+    signal handlers.
     """
 
     def __init__(
@@ -145,10 +145,10 @@ class Daemon:
         )
         self.commands: Final = CommandQueue()
         policy, memory = Engine(self._as_found(machine), config), memory_bytes(machine)
-        self.plugin: Front
+        self.front: Front
         """What stands between the runtime and the policy: an NRI plugin, or a CRI proxy."""
         if isinstance(link, RuntimeLink):
-            self.plugin = Plugin(
+            self.front = Plugin(
                 policy,
                 link,
                 self._report,
@@ -161,10 +161,10 @@ class Daemon:
             # Imported here: gRPC takes as long to load as everything else.
             from ...nri.cri.cri_proxy import CriProxy
 
-            self.plugin = CriProxy(
+            self.front = CriProxy(
                 policy, link, self._report, machine_memory_bytes=memory, finder=finder
             )
-        cold_starts.start(self.plugin)
+        cold_starts.start(self.front)
         self.written = CheckedConfig(config)
         """The configuration in force as it was written: complaints about it name file and line."""
         self.last_reload: ReloadRecord | None = None
@@ -173,17 +173,17 @@ class Daemon:
         """What kept the state from being saved; empty where nothing did, or none is kept."""
         self.history_fault: Callable[[], str] = str
         """What kept decisions from being written, likewise."""
-        self.audit = DriftAudit(self.plugin, self._report)
-        self.rules = RuleWatch(self.plugin, self._report, clock, self.refused_moves)
-        self.refused_moves.start(self.plugin, self.rules.refused)
+        self.audit = DriftAudit(self.front, self._report)
+        self.rules = RuleWatch(self.front, self._report, clock, self.refused_moves)
+        self.refused_moves.start(self.front, self.rules.refused)
         self.is_stopping = False
         """Whether the end is near: containers that run stay where they are."""
         self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)
 
     @property
     def engine(self) -> Engine:
-        """The policy; ask it through `plugin.owner` while the daemon runs."""
-        return self.plugin.events.policy
+        """The policy; ask it through `front.owner` while the daemon runs."""
+        return self.front.events.policy
 
     @property
     def machine(self) -> Machine:
@@ -233,7 +233,7 @@ class Daemon:
         where the policy is busy, and the old one stays in force; or `UnfinishedError` where it is
         at it for long: `late` is told how that ends, in the policy's thread.
         """
-        answer = self.plugin.owner.ask(
+        answer = self.front.owner.ask(
             "reconfigure", lambda: self._try(config, machine), _BUSY_SECONDS, late
         )
         if isinstance(answer, ConfigError):
@@ -244,7 +244,7 @@ class Daemon:
         """A fault of the operator's is an answer: raised in the policy's thread it seems ours."""
         try:
             found = None if machine is None else self._as_found(machine)
-            return self.plugin.events.reconfigure(config, found)
+            return self.front.events.reconfigure(config, found)
         except ConfigError as error:
             return error
 
@@ -257,18 +257,18 @@ class Daemon:
     def begin_stop(self) -> None:
         """Make no more moves and do nothing more at a time; who waits for a runtime is let go."""
         self.is_stopping = True
-        self.plugin.actuator.let_go()
+        self.front.actuator.let_go()
         self.timers.stop()
 
     def stop(self) -> None:
         """Leave the runtime. Containers keep what they have."""
         self.begin_stop()
-        self.plugin.stop()
+        self.front.stop()
         self._thread.join()
 
     def _serve(self) -> None:
         try:
-            self.plugin.run()
+            self.front.run()
         finally:
             self.tell(Command.ENDED)
 
@@ -277,7 +277,7 @@ class Daemon:
         if notifier.watchdog_seconds is None:
             return None
         heartbeat = Heartbeat(
-            lambda seconds: self.plugin.owner.ask("watchdog", lambda: None, seconds),
+            lambda seconds: self.front.owner.ask("watchdog", lambda: None, seconds),
             notifier.alive,
             notifier.watchdog_seconds,
         )

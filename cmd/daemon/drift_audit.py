@@ -39,9 +39,9 @@ class AuditResult(Struct, frozen=True, kw_only=True):
 class DriftAudit:
     """Compares every running container's cgroup with the policy. For several threads."""
 
-    def __init__(self, plugin: Front, report: Report, busy_seconds: float = _BUSY_SECONDS) -> None:
+    def __init__(self, front: Front, report: Report, busy_seconds: float = _BUSY_SECONDS) -> None:
         """`busy_seconds`: how long the policy may be busy."""
-        self._plugin = plugin
+        self._front = front
         self._report = report
         self._busy_seconds = busy_seconds
         self._threads: ThreadWatch | None = None
@@ -56,7 +56,7 @@ class DriftAudit:
 
         Raises `TimeoutError` where the policy is busy.
         """
-        actuator, pacer = self._plugin.actuator, self._plugin.owner.pacer
+        actuator, pacer = self._front.actuator, self._front.owner.pacer
         before = actuator.looks()
         snapshot = self._snapshot()
         settled = [one for one in pacer.among(before) if _is_settled(one, before, snapshot)]
@@ -83,9 +83,9 @@ class DriftAudit:
 
     def read(self, container_ids: Iterable[ContainerId]) -> dict[ContainerId, Pinning]:
         """The pinnings that the kernel has, where they can be read."""
-        actuator = self._plugin.actuator
+        actuator = self._front.actuator
         found = (
-            (one, actuator.kernel(one)) for one in self._plugin.owner.pacer.among(container_ids)
+            (one, actuator.kernel(one)) for one in self._front.owner.pacer.among(container_ids)
         )
         return {one: pinning for one, pinning in found if pinning is not None}
 
@@ -105,7 +105,7 @@ class DriftAudit:
             # Imported here: it is for later than the start.
             from ..kernel.thread_watch import ThreadWatch
 
-            self._threads = ThreadWatch(Path(root), self._plugin.owner.pacer)
+            self._threads = ThreadWatch(Path(root), self._front.owner.pacer)
         try:
             snapshot = self._snapshot()
         except TimeoutError:
@@ -128,7 +128,7 @@ class DriftAudit:
         if not result.drifts:
             return result
         self._tell(result)
-        self._plugin.actuator.settle(_REPAIR_SECONDS)
+        self._front.actuator.settle(_REPAIR_SECONDS)
         kernel = self.read(one.container.id for one in result.drifts)
         repaired = frozenset(
             one.container.id
@@ -143,7 +143,7 @@ class DriftAudit:
         )
 
     def _snapshot(self) -> Snapshot:
-        return take_snapshot(self._plugin, "audit", self._busy_seconds)
+        return take_snapshot(self._front, "audit", self._busy_seconds)
 
     def _tell(self, result: AuditResult) -> None:
         for one in result.drifts:
@@ -158,7 +158,7 @@ class DriftAudit:
                     )
                 )
         if result.drifts:
-            self._plugin.actuator.doubt(one.container.id for one in result.drifts)
+            self._front.actuator.doubt(one.container.id for one in result.drifts)
 
 
 def _is_settled(

@@ -57,6 +57,6 @@ def _read_processor(daemon: Daemon) -> None:
 
 def _look_at_memory(tree: SysfsTree, daemon: Daemon) -> None:
     """Tell the policy how much memory can be had from each node."""
-    events, free_bytes = daemon.plugin.events, read_available_memory(tree)
+    events, free_bytes = daemon.front.events, read_available_memory(tree)
     if free_bytes:
-        daemon.plugin.owner.submit("free memory", lambda: events.observe_memory(free_bytes))
+        daemon.front.owner.submit("free memory", lambda: events.observe_memory(free_bytes))

@@ -65,13 +65,11 @@ class Tuner:
         """The machine without our changes to it; see `KernelSettings.as_found`."""
         return self._settings.as_found(machine)
 
-    def start(self, plugin: Front) -> None:
-        """Begin, before the plugin itself does; nothing is set before the first change."""
+    def start(self, front: Front) -> None:
+        """Begin, before the front itself does; nothing is set before the first change."""
         self._uncore = self._settings.hardware()
-        plugin.events.policy.interrupts = self._uncore.interrupts
-        self._thread = threading.Thread(
-            target=self._run, args=(plugin,), name="tuning", daemon=True
-        )
+        front.events.policy.interrupts = self._uncore.interrupts
+        self._thread = threading.Thread(target=self._run, args=(front,), name="tuning", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -84,7 +82,7 @@ class Tuner:
             with self._session():
                 self._settings.rest()
 
-    def _run(self, plugin: Front) -> None:
+    def _run(self, front: Front) -> None:
         while True:
             self._is_due.wait()
             # In this order: an end that comes in between is seen, or sets the event anew.
@@ -92,13 +90,13 @@ class Tuner:
             if self._is_stopping.is_set():
                 return
             try:
-                snapshot = take_snapshot(plugin, "tuning", _BUSY_SECONDS)
+                snapshot = take_snapshot(front, "tuning", _BUSY_SECONDS)
             except TimeoutError:
                 self._is_due.set()
             else:
                 occupancy = snapshot.occupancy()
                 self._machine = snapshot.machine
-                wanted = self._real(effects(occupancy, self._look(occupancy, plugin)))
+                wanted = self._real(effects(occupancy, self._look(occupancy, front)))
                 with self._session():
                     changed = self._settings.apply(wanted)
                 if changed:
@@ -123,7 +121,7 @@ class Tuner:
             )
         return Effects(values, wanted.warnings)
 
-    def _look(self, occupancy: Occupancy, plugin: Front) -> Hardware:
+    def _look(self, occupancy: Occupancy, front: Front) -> Hardware:
         """What there is to set at present: devices come and go, and their interrupts with them."""
         is_asked = any(one.irq is not None for one in occupancy.holdings)
         if not (is_asked or self._settings.moves_interrupts):
@@ -132,9 +130,9 @@ class Tuner:
         found = hardware.interrupts
 
         def learn(interrupts: tuple[Interrupt, ...] = found) -> None:
-            plugin.events.policy.interrupts = interrupts
+            front.events.policy.interrupts = interrupts
 
-        plugin.owner.submit("interrupts", learn)
+        front.owner.submit("interrupts", learn)
         return hardware
 
 

@@ -49,7 +49,7 @@ class MetricPages:
         self._is_shown = cache(partial(is_selected, patterns=groups))
         """Whether a group is among those that are shown: patterns and groups stay the same."""
         self._gauges = GaugeReader()
-        self._pacer = daemon.plugin.owner.pacer
+        self._pacer = daemon.front.owner.pacer
         self._weight = SatisfiedWeight()
         """Kept from page to page, which are made one at a time."""
         self._domains = DomainGauges()
@@ -67,16 +67,16 @@ class MetricPages:
         return {**health, "/metrics": self._metrics} if with_metrics else health
 
     def _metrics(self) -> Page:
-        plugin = self._daemon.plugin
+        front = self._daemon.front
         try:
             # A look at one moment; everything else is worked out here, while the policy goes on.
-            snapshot = take_snapshot(plugin, "metrics", _POLICY_SECONDS)
+            snapshot = take_snapshot(front, "metrics", _POLICY_SECONDS)
         except TimeoutError as error:
             return Page(content=f"{error}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
         used_bytes: Mapping[int, int] = {}
         if self._tree is not None:
             used_bytes = read_used_memory(self._tree)
-        actuator = plugin.actuator
+        actuator = front.actuator
         pinning = pinning_gauges(
             actuator.counts(),
             drifts=self._daemon.tally.drifts,
@@ -92,7 +92,7 @@ class MetricPages:
         look = DaemonLook(
             snapshot=snapshot,
             counts=self._counts,
-            is_connected=plugin.wait_until_ready(0),
+            is_connected=front.wait_until_ready(0),
             reconnections=max(0, self._daemon.tally.connections - 1),
             reload=self._daemon.last_reload,
             state_fault=self._daemon.state_fault(),
@@ -122,20 +122,20 @@ class MetricPages:
     def _live(self) -> list[tuple[str, str]]:
         """Checks that only a restart of the daemon could mend, and what is wrong with each."""
         try:
-            self._daemon.plugin.owner.ask("policy", lambda: None, _POLICY_SECONDS)
+            self._daemon.front.owner.ask("policy", lambda: None, _POLICY_SECONDS)
         except TimeoutError as error:
             return [("policy", str(error))]
         return [("policy", "")]
 
     def _ready(self) -> list[tuple[str, str]]:
         """Checks of all that a node's containers need of us, and what is wrong with each."""
-        plugin = self._daemon.plugin
-        is_ready = plugin.wait_until_ready(0)
+        front = self._daemon.front
+        is_ready = front.wait_until_ready(0)
         # A container that is not as it should be is no reason to restart us: it is a metric.
         return [
             *self._live(),
             ("runtime", "" if is_ready else "runtime: not connected, or it did not tell what runs"),
-            ("answers", SUSPECT if plugin.actuator.is_suspect else ""),
+            ("answers", SUSPECT if front.actuator.is_suspect else ""),
         ]
 
     def _checked(self, checks: list[tuple[str, str]], *, is_verbose: bool) -> Page:

@@ -40,15 +40,15 @@ class Keeper(ABC):
         """The fault for which the last keeping failed; empty where it did not."""
         return self._complaint
 
-    def start(self, plugin: Front) -> None:
-        """Begin to keep what `plugin` has."""
+    def start(self, front: Front) -> None:
+        """Begin to keep what `front` has."""
         self._thread = threading.Thread(
-            target=self._run, args=(plugin,), name=self._name, daemon=True
+            target=self._run, args=(front,), name=self._name, daemon=True
         )
         self._thread.start()
 
     def stop(self) -> None:
-        """Keep what happened last; needed before the plugin's policy ends."""
+        """Keep what happened last; needed before the front's policy ends."""
         self._is_stopping.set()
         self._is_changed.set()
         if self._thread is not None:
@@ -63,10 +63,10 @@ class Keeper(ABC):
         return True
 
     @abstractmethod
-    def _keep(self, plugin: Front, *, is_last: bool) -> None:
+    def _keep(self, front: Front, *, is_last: bool) -> None:
         """Keep it. Raises `OSError` and `StateFolderError`."""
 
-    def _run(self, plugin: Front) -> None:
+    def _run(self, front: Front) -> None:
         is_last = False
         while not is_last:
             self._is_changed.wait(self._again_seconds if self._complaint else None)
@@ -77,7 +77,7 @@ class Keeper(ABC):
             if self._is_due():
                 begun = time.thread_time()
                 try:
-                    self._attempt(plugin, is_last=is_last)
+                    self._attempt(front, is_last=is_last)
                 except Exception:
                     # Whatever cannot be kept of one moment, the next one may be.
                     self._complaint = f"{self._folder}: a fault of ours — {self._lost}"
@@ -85,9 +85,9 @@ class Keeper(ABC):
                 self._cost_seconds = time.thread_time() - begun
                 self._kept_at = time.monotonic()
 
-    def _attempt(self, plugin: Front, *, is_last: bool) -> None:
+    def _attempt(self, front: Front, *, is_last: bool) -> None:
         try:
-            self._keep(plugin, is_last=is_last)
+            self._keep(front, is_last=is_last)
         except OSError as error:  # a busy policy's timeout is one, too
             self._complain(f"{self._folder}: {error.strerror or error} — {self._lost}")
         except StateFolderError as error:

@@ -82,15 +82,15 @@ class StateKeeper(Keeper):
         state, is_final = self._file.recall()
         return state.advice(config, is_final=is_final)
 
-    def seal(self, plugin: Front) -> None:
+    def seal(self, front: Front) -> None:
         """Save the last word: what happened behind `stop`, and that nothing comes after it.
 
-        For when `plugin` is over and tells nobody anything more. Where no runtime was there what
+        For when `front` is over and tells nobody anything more. Where no runtime was there what
         an earlier daemon left is still its last word.
         """
         try:
             if self._has_seen:
-                self._attempt(plugin, is_last=True)
+                self._attempt(front, is_last=True)
             # What a runtime did not do yet, or would not, it may never do.
             if self._has_landed and not self._complaint:
                 self._file.seal()
@@ -116,12 +116,12 @@ class StateKeeper(Keeper):
         self._is_dirty = False
         return True
 
-    def _keep(self, plugin: Front, *, is_last: bool) -> None:
+    def _keep(self, front: Front, *, is_last: bool) -> None:
         del is_last
-        snapshot = take_snapshot(plugin, "remember", _BUSY_SECONDS)
+        snapshot = take_snapshot(front, "remember", _BUSY_SECONDS)
         self._make_again()
         self._has_landed = snapshot.has_landed
-        self._file.write(self._states.of(snapshot, plugin.owner.pacer))
+        self._file.write(self._states.of(snapshot, front.owner.pacer))
 
     def _make_again(self) -> None:
         """Make and claim the folder anew where somebody deleted it: the claim went with it."""

@@ -296,7 +296,7 @@ def test_a_cold_start_ends_by_the_daemons_clock() -> None:
     daemon.start()
     try:
         assert runtime.wait_until_synchronized(5)
-        assert daemon.plugin.wait_until_ready(5)
+        assert daemon.front.wait_until_ready(5)
         cold = guaranteed("cold", 1000, **COLD)
         spec = PodSpec(
             name="cold",
@@ -307,9 +307,9 @@ def test_a_cold_start_ends_by_the_daemons_clock() -> None:
         assert not start_pods(runtime, [spec], 8 * GIB)
         mems = list[str]()
         for clock[0] in (100.0, 100.9, 101.1):
-            assert daemon.plugin.settle()
+            assert daemon.front.settle()
             daemon.timers.work_off()
-            assert daemon.plugin.settle()
+            assert daemon.front.settle()
             (container,) = runtime.containers.values()
             mems.append(container.linux.resources.cpu.mems)
         assert mems == ["1", "1", "0-1"]

@@ -138,21 +138,21 @@ class HistoryKeeper(Keeper):
         # What ends meanwhile is told in fewer words, and many starts are written at once.
         return max(self._pause_seconds, _PAUSES * self._cost_seconds)
 
-    def _keep(self, plugin: Front, *, is_last: bool) -> None:
+    def _keep(self, front: Front, *, is_last: bool) -> None:
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if not batch and not (is_last and self._unnamed):
             if self._complaint:
                 # A blank line is no decision, and tells whether there is room again.
                 self.file.append([b""])
             return
-        pacer = plugin.owner.pacer
+        pacer = front.owner.pacer
         if not self._has_begun:
             self._has_begun = True
             for one in self._living():
                 self._remember(ContainerId(one.id), one.path, one.unmet)
         present: Iterator[SavedDecision] = iter(())
         if self.file.is_full:
-            snapshot = take_snapshot(plugin, "history", _BUSY_SECONDS)
+            snapshot = take_snapshot(front, "history", _BUSY_SECONDS)
             self.file.turn()
             at = batch[0].at if batch else self._clock()
             present = self._present(snapshot, at, pacer)

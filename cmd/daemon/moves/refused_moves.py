@@ -38,18 +38,18 @@ class RefusedMoves:
     takes = (Unapplied, Released)
 
     def __init__(self) -> None:
-        self._plugin: Front | None = None
+        self._front: Front | None = None
         self._told: Callable[[ContainerId, str], None] | None = None
         self._before: dict[ContainerId, _Before] = {}
         self._pens: dict[ContainerId, PenBefore] = {}
         """Pens before they were moved, until they have landed."""
 
-    def start(self, plugin: Front, told: Callable[[ContainerId, str], None]) -> None:
-        """Moves are taken back in the policy of `plugin` from here on.
+    def start(self, front: Front, told: Callable[[ContainerId, str], None]) -> None:
+        """Moves are taken back in the policy of `front` from here on.
 
         `told`: gets each container, in the policy's turn, and what the runtime said.
         """
-        self._plugin, self._told = plugin, told
+        self._front, self._told = front, told
 
     def note(self, container_id: ContainerId, policy: Engine) -> None:
         """Note the place of a container that is about to be moved. In the policy's turn."""
@@ -68,26 +68,26 @@ class RefusedMoves:
 
     def __call__(self, happening: Happening) -> None:
         """Have it taken back, if it is a move and its container is still where it was before."""
-        plugin = self._plugin
+        front = self._front
         if isinstance(happening, Released):
             self._before.pop(happening.container.id, None)
-        if plugin is None or not isinstance(happening, Unapplied):
+        if front is None or not isinstance(happening, Unapplied):
             return
-        found = happening.found or plugin.actuator.kernel(happening.container_id)
+        found = happening.found or front.actuator.kernel(happening.container_id)
         before = self._before.get(happening.container_id)
         # Where else the kernel has it, another program has put it.
         if before is not None and found is not None and _is_same(before.pinning, found):
             had = _Before(found, before.advice)
-            plugin.owner.submit("a refused move", lambda: self._take_back(plugin, happening, had))
+            front.owner.submit("a refused move", lambda: self._take_back(front, happening, had))
 
-    def _take_back(self, plugin: Front, refused: Unapplied, had: _Before) -> None:
-        policy, container_id = plugin.events.policy, refused.container_id
+    def _take_back(self, front: Front, refused: Unapplied, had: _Before) -> None:
+        policy, container_id = front.events.policy, refused.container_id
         container, grant = policy.containers.get(container_id), policy.grants.get(container_id)
         decision = policy.decisions.get(container_id)
         if container is None or grant is None or decision is None:
             return
         if grant.pen is not None:
-            self._take_pen_back(plugin, refused, grant.pen)
+            self._take_pen_back(front, refused, grant.pen)
             return
         is_move = decision.decided_by in _MOVES and refused.wanted == policy.pinning(container_id)
         if not is_move or not _are_free(had, container_id, policy):
@@ -96,24 +96,24 @@ class RefusedMoves:
         there = replace(container, cpus=found.cpus, mems=found.mems, state=ContainerState.RUNNING)
         with policy.undone_on_fault():
             kept = policy.adopt(there, had.advice)
-        plugin.actuator.want(new_pinnings(kept.changes))
-        plugin.actuator.want({container_id: kept.pinning}, is_likely=True)
+        front.actuator.want(new_pinnings(kept.changes))
+        front.actuator.want({container_id: kept.pinning}, is_likely=True)
         # Else it may not have these cpus any more, and goes to a third place.
         is_back = kept.decided_by == KEPT
 
         def tell() -> None:
             event = "return" if is_back else "move"
-            plugin.events.report(Decided(event=event, container=there, decision=kept))
+            front.events.report(Decided(event=event, container=there, decision=kept))
             policy.compact(container_id)
 
-        plugin.owner.afterwards(tell)
+        front.owner.afterwards(tell)
         if is_back and self._told is not None:
             self._told(container_id, refused.error)
 
-    def _take_pen_back(self, plugin: Front, refused: Unapplied, pen_id: ContainerId) -> None:
+    def _take_pen_back(self, front: Front, refused: Unapplied, pen_id: ContainerId) -> None:
         """Have all that are in a pen stay where one of them stays."""
-        policy, container_id = plugin.events.policy, refused.container_id
-        had, moves = self._pens.get(pen_id), plugin.events.moves
+        policy, container_id = front.events.policy, refused.container_id
+        had, moves = self._pens.get(pen_id), front.events.moves
         is_on_its_way = pen_id in policy.left and refused.wanted == policy.pinning(container_id)
         if had is None or not is_on_its_way:
             return
@@ -123,15 +123,15 @@ class RefusedMoves:
             return kept, kept.changes if isinstance(kept.result, Grant) else ()
 
         kept, changes = moves.kept([container_id], take_back)
-        plugin.actuator.want(new_pinnings(changes))
+        front.actuator.want(new_pinnings(changes))
         if not isinstance(kept.result, Grant):
             return
         del self._pens[pen_id]
         pinnings = {one: policy.pinning(one) or Pinning() for one in had.members}
-        plugin.actuator.want(pinnings, is_likely=True)
+        front.actuator.want(pinnings, is_likely=True)
         container = policy.containers[container_id]
         told = Decided(event="return", container=container, decision=kept)
-        plugin.owner.afterwards(lambda: plugin.events.report(told))
+        front.owner.afterwards(lambda: front.events.report(told))
         if self._told is not None:
             for one in had.members:
                 self._told(one, refused.error)

@@ -36,13 +36,13 @@ class RuleWatch:
 
     def __init__(
         self,
-        plugin: Front,
+        front: Front,
         report: Report,
         clock: Callable[[], float] = time.monotonic,
         refused_moves: RefusedMoves | None = None,
     ) -> None:
         """`clock`: seconds that never go back."""
-        self._plugin = plugin
+        self._front = front
         self._report = report
         self._refused_moves = refused_moves or RefusedMoves()
         self._clock = clock
@@ -61,14 +61,14 @@ class RuleWatch:
 
         Nobody is moved who would stay where it is, as its runtime is away.
         """
-        for container_id in () if runtime_fault(self._plugin) else (*self._to_plan,):
+        for container_id in () if runtime_fault(self._front) else (*self._to_plan,):
             self._plan(container_id, self._to_plan.pop(container_id, ""))
-        self._plugin.owner.submit("rules required during execution", self._look)
+        self._front.owner.submit("rules required during execution", self._look)
 
     def refused(self, container_id: ContainerId, reason: str) -> None:
         """Note that an owner stays as its runtime refused to move it. In a turn at the policy."""
         self._note()
-        grants = self._plugin.events.policy.grants
+        grants = self._front.events.policy.grants
         self._refusals = Counter({one: n for one, n in self._refusals.items() if one in grants})
         if container_id in self._due:
             attempts = self._refusals[container_id]
@@ -76,32 +76,32 @@ class RuleWatch:
             self._refusals[container_id] += 1
 
     def _look(self) -> None:
-        events, now = self._plugin.events, self._clock()
+        events, now = self._front.events, self._clock()
         settings = events.policy.config.during_execution
         with events.policy.undone_on_fault():
             changes = events.policy.widen()
         events.adjust("room that rules leave", changes)
-        is_away = runtime_fault(self._plugin)
+        is_away = runtime_fault(self._front)
         if not is_away:
             events.moves.resize_missed()
         self._note()
         due = [] if is_away else self._due.due(self._now)
         for container_id in due[: self._budget.left(settings.moves_per_minute, now)]:
             # A turn for each: calls of the runtime come between.
-            self._plugin.owner.submit("place anew", partial(self._move, container_id))
+            self._front.owner.submit("place anew", partial(self._move, container_id))
 
     def _note(self) -> None:
-        events = self._plugin.events
+        events = self._front.events
         self._due.note(events.look_at_rules(), events.policy, self._now)
 
     def _looked_again(self) -> Snapshot:
         """A snapshot after another look at rules."""
         self._note()
-        return self._plugin.events.policy.snapshot()
+        return self._front.events.policy.snapshot()
 
     def _move(self, container_id: ContainerId) -> None:
         """Move an owner by itself, or have it planned with whom it goes."""
-        policy = self._plugin.events.policy
+        policy = self._front.events.policy
         if container_id not in self._due or container_id not in policy.grants:
             return
         if 1 < len(company_of(policy, container_id)) <= self._most:
@@ -119,7 +119,7 @@ class RuleWatch:
     def _plan(self, container_id: ContainerId, reason: str) -> None:
         """Plan where an owner goes with others. In no turn at the policy."""
         try:
-            snapshot = self._plugin.owner.look("where owners go together", self._looked_again)
+            snapshot = self._front.owner.look("where owners go together", self._looked_again)
         except TimeoutError:
             # The policy is busy: it is due at the next look, too.
             return
@@ -129,7 +129,7 @@ class RuleWatch:
         most = snapshot.config.during_execution.moves_per_minute
         steps = plan_together(snapshot, container_id, most)
         move = partial(self._move_together, container_id, steps, reason, snapshot)
-        self._plugin.owner.submit("place together", move)
+        self._front.owner.submit("place together", move)
 
     def _move_together(
         self,
@@ -139,7 +139,7 @@ class RuleWatch:
         planned_on: Snapshot,
     ) -> None:
         """Move an owner with others as planned, unless anything differs by now."""
-        policy, now = self._plugin.events.policy, self._clock()
+        policy, now = self._front.events.policy, self._clock()
         is_same = policy.config is planned_on.config and policy.grants == planned_on.grants
         if not is_same or container_id not in self._due or container_id not in policy.grants:
             return
@@ -157,11 +157,11 @@ class RuleWatch:
 
     @property
     def _most(self) -> int:
-        return self._plugin.events.policy.config.during_execution.moves_per_minute
+        return self._front.events.policy.config.during_execution.moves_per_minute
 
     def _make(self, steps: Sequence[JointStep]) -> str:
         """Make the moves until one is refused, for which reason; empty where none is."""
-        events = self._plugin.events
+        events = self._front.events
         for step in steps:
             self._refused_moves.note(step.container_id, events.policy)
         made, reason = events.moves.place_anew(steps)
@@ -175,13 +175,13 @@ class RuleWatch:
 
         `attempts`: how often it was tried in vain before it was noted.
         """
-        policy = self._plugin.events.policy
+        policy = self._front.events.policy
         container = policy.containers.get(container_id)
         if not reason or container is None:
             self._due.forget(container_id)
         elif self._due.stays(container_id, reason, policy, self._now, attempts=attempts):
             told = Unplaceable(container, reason)
-            self._plugin.owner.afterwards(lambda: self._report(told))
+            self._front.owner.afterwards(lambda: self._report(told))
 
 
 def _nowhere_together(policy: Engine, container_id: ContainerId) -> str:

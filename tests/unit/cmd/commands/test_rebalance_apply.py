@@ -78,7 +78,7 @@ def test_moves_are_made_by_the_daemon_and_the_kernel_has_them(node: AskedNode) -
     assert pools(node) == {"web": "socket #1", "db": "socket #1"}
     assert (node.cpus("db"), node.mems("db")) == ("4-7", "0-1")
     assert node.client.explain("db").decided_by == "rebalance"
-    node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+    node.daemon.front.owner.ask("check", node.daemon.engine.check)
     run = rebalance(node, "--apply")
     assert run.output == "satisfied weight: 5; no move is worth it\nmade: 0 moves of 0\n"
 
@@ -161,7 +161,7 @@ def test_a_required_rule_that_does_not_hold_is_mended(node: AskedNode) -> None:
     assert "because: a required rule holds there that did not hold where it was" in explained
     assert "note: it was moved to mend anti-affinity at socket to app=shard" in explained
     assert not any(one.problems for one in node.client.status().containers)
-    node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+    node.daemon.front.owner.ask("check", node.daemon.engine.check)
 
 
 def beside_wolf(node: AskedNode) -> None:
@@ -202,7 +202,7 @@ def test_one_in_the_way_of_a_rule_whose_owner_stays_is_moved(tmp_path: Path) -> 
         assert not any(one.problems for one in node.client.status().containers)
         held = node.client.move(node.id_of("wolf"), pools(node)["wolf"], there)
         assert held.reason == "a required rule says where it is"
-        node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+        node.daemon.front.owner.ask("check", node.daemon.engine.check)
     finally:
         node.stop()
 
@@ -313,7 +313,7 @@ def test_a_move_that_the_runtime_does_not_make_is_taken_back(node: AskedNode) ->
     (found,) = (one for one in node.client.status().containers if one.id == db)
     assert found.intended == found.kernel
     node.runtime.broken_ids.clear()
-    node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+    node.daemon.front.owner.ask("check", node.daemon.engine.check)
     assert rebalance(node, "--apply").exit_code == 0
     assert (pools(node)["db"], node.cpus("db")) == ("socket #1", "4-7")
 
@@ -324,7 +324,7 @@ def take_back(node: AskedNode, name: str, found: Pinning) -> None:
     wanted = node.daemon.engine.pinning(container_id)
     assert wanted is not None
     node.daemon.refused_moves(Unapplied(container_id, wanted, found, "it cannot"))
-    node.daemon.plugin.owner.ask("it is over", lambda: None)
+    node.daemon.front.owner.ask("it is over", lambda: None)
 
 
 def test_a_refused_move_is_not_taken_back_to_cpus_that_others_have_by_now(node: AskedNode) -> None:

@@ -122,7 +122,7 @@ def test_the_daemon_moves_them_one_after_the_other(node: AskedNode) -> None:
     for name in ("main", "side"):
         explained = CliRunner().invoke(main, ["explain", name, f"--control={node.path}"]).output
         assert "because: a required rule holds there that did not hold where it was" in explained
-    node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+    node.daemon.front.owner.ask("check", node.daemon.engine.check)
     assert json.loads(rebalance(node, "-o", "json").output)["moves"] == []
 
 
@@ -194,6 +194,6 @@ def test_a_plan_ends_where_the_daemon_has_mended_the_rest_by_itself(tmp_path: Pa
         assert problems(node) == set()
         run = rebalance(node, "--apply")
         assert (run.exit_code, lines_of(run)[-1]) == (0, "made: 0 moves of 0")
-        node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+        node.daemon.front.owner.ask("check", node.daemon.engine.check)
     finally:
         node.stop()

@@ -200,7 +200,7 @@ def test_a_policy_that_is_busy_between_two_moves_stops_the_rest_and_that_is_told
     node.run_pairs()
     assert node.are_together() == 1
     gate = threading.Event()
-    owner = node.paper.daemon.plugin.owner
+    owner = node.paper.daemon.front.owner
     node.meanwhile = lambda: owner.submit("busy", lambda: gate.wait(20))
     node.rebalance.look()
     gate.set()

@@ -43,7 +43,7 @@ def test_a_daemon_with_its_runtime_serves(node: AskedNode, service: str) -> None
 
 
 def test_a_daemon_without_its_runtime_does_not(node: AskedNode) -> None:
-    node.daemon.plugin.stop()
+    node.daemon.front.stop()
     assert check(node) == NOT_SERVING
 
 

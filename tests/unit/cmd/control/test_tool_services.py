@@ -73,7 +73,7 @@ def asked(**question: str) -> reflection.ServerReflectionRequest:
 def test_a_watcher_is_told_the_status_and_when_it_is_another_one(node: AskedNode) -> None:
     with watched(node) as statuses:
         assert next(statuses) == SERVING
-        node.daemon.plugin.stop()
+        node.daemon.front.stop()
         assert next(statuses) == NOT_SERVING
 
 

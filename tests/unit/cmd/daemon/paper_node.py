@@ -111,7 +111,7 @@ class PaperNode:
         self.daemon.start()
         assert self.runtime.wait_until_synchronized(5)
         # Only from here on updates are sent that nobody asked for.
-        assert self.daemon.plugin.wait_until_ready(5)
+        assert self.daemon.front.wait_until_ready(5)
         self.settle()
 
     def restart(self) -> None:
@@ -132,7 +132,7 @@ class PaperNode:
         self.is_down = True
         self.runtime.drop()
         deadline = time.monotonic() + 5
-        while self.daemon.plugin.wait_until_ready(0):
+        while self.daemon.front.wait_until_ready(0):
             assert time.monotonic() < deadline
             time.sleep(0.001)
 
@@ -140,12 +140,12 @@ class PaperNode:
         """Have the runtime come back, and wait until the daemon knows all that it has."""
         self.is_down = False
         assert self.runtime.wait_until_synchronized(20)
-        assert self.daemon.plugin.wait_until_ready(20)
+        assert self.daemon.front.wait_until_ready(20)
         self.settle()
 
     def settle(self) -> None:
         """Wait until every event was thought through and every update sent."""
-        assert self.daemon.plugin.settle()
+        assert self.daemon.front.settle()
 
     def run(self, *pods: PodSpec) -> None:
         """Run pods, of which no container is refused."""
@@ -194,7 +194,7 @@ class PaperNode:
 
     def look(self, take: Callable[[], T]) -> T:
         """What the policy says between two turns: within one it has said half of it."""
-        return self.daemon.plugin.owner.ask("look", take)
+        return self.daemon.front.owner.ask("look", take)
 
     def _connect(self) -> socket.socket:
         if self.is_down:
@@ -214,6 +214,6 @@ class PaperNode:
             timing=PATIENT,
         )
         if self.folder is not None and self.keeper is not None:
-            daemon.plugin.events.advice = read_state(self.folder, LOG).advice()
-            self.keeper.start(daemon.plugin)
+            daemon.front.events.advice = read_state(self.folder, LOG).advice()
+            self.keeper.start(daemon.front)
         return daemon

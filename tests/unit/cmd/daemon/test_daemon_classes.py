@@ -47,7 +47,7 @@ class Node(PaperNode):
         self.root = root
         self.tuner: Tuner = tuner_below(root, None, LOG)
         super().__init__(read_machine(str(root)), settings, reports=(self.tuner,))
-        self.tuner.start(self.daemon.plugin)
+        self.tuner.start(self.daemon.front)
 
     def stop(self) -> None:
         self.tuner.stop()

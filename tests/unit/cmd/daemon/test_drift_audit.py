@@ -85,7 +85,7 @@ def test_what_is_being_told_is_no_drift(node: PaperNode) -> None:
     node.run(guaranteed("db", 2000))
     container_id = node.id_of("db")
     node.runtime.kernel[container_id].cpus = "0"
-    actuator = node.daemon.plugin.actuator
+    actuator = node.daemon.front.actuator
     actuator.disconnect()
     actuator.want({container_id: Pinning(cpus=CpuSet.parse("4-5"), mems=NodeSet.parse("1"))})
     assert node.daemon.audit.look().drifts == ()
@@ -108,7 +108,7 @@ def test_what_changes_while_it_is_looked_at_is_no_drift() -> None:
     try:
         assert runtime.wait_until_synchronized(5)
         assert not start_pods(runtime, [guaranteed("db", 2000)], memory_bytes(MACHINE))
-        assert daemon.plugin.settle()
+        assert daemon.front.settle()
         reads.clear()
         (kernel,) = runtime.kernel.values()
         kernel.cpus = "0-7"
@@ -121,10 +121,10 @@ def test_what_changes_while_it_is_looked_at_is_no_drift() -> None:
 def test_busy_policy_is_asked_the_next_time(node: PaperNode) -> None:
     node.run(guaranteed("db", 2000))
     happenings: list[Happening] = []
-    audit = DriftAudit(node.daemon.plugin, happenings.append, busy_seconds=0.05)
+    audit = DriftAudit(node.daemon.front, happenings.append, busy_seconds=0.05)
     node.runtime.kernel[node.id_of("db")].cpus = "0"
     is_over = threading.Event()
-    node.daemon.plugin.owner.submit("long work", lambda: is_over.wait(10))
+    node.daemon.front.owner.submit("long work", lambda: is_over.wait(10))
     audit.repair()
     is_over.set()
     assert happenings == []
@@ -143,12 +143,12 @@ def test_daemon_looks_every_ten_seconds(tmp_path: Path) -> None:
     try:
         assert runtime.wait_until_synchronized(5)
         assert not start_pods(runtime, [guaranteed("db", 2000)], memory_bytes(MACHINE))
-        assert daemon.plugin.settle()
+        assert daemon.front.settle()
         (kernel,) = runtime.kernel.values()
         intended, kernel.cpus = kernel.cpus, "0-7"
         clock.now += AUDIT_SECONDS
         daemon.timers.work_off()
-        assert daemon.plugin.settle()
+        assert daemon.front.settle()
         (kernel,) = runtime.kernel.values()
         assert kernel.cpus == intended
         assert daemon.tally.drifts == 1

@@ -109,17 +109,17 @@ class Node:
 
     def await_synchronization(self) -> None:
         assert self.runtime.wait_until_synchronized(5)
-        assert self.daemon.plugin.wait_until_ready(5)
-        assert self.daemon.plugin.settle()
+        assert self.daemon.front.wait_until_ready(5)
+        assert self.daemon.front.settle()
 
     def run(self, spec: PodSpec) -> None:
         assert not start_pods(self.runtime, [spec], 8 * GIB)
-        assert self.daemon.plugin.settle()
+        assert self.daemon.front.settle()
 
     def pass_seconds(self, seconds: float) -> None:
         self.clock.now += seconds
         self.daemon.timers.work_off()
-        assert self.daemon.plugin.settle()
+        assert self.daemon.front.settle()
 
     def told(self, name: str) -> tuple[str, str]:
         (cpu,) = (
@@ -184,7 +184,7 @@ def test_a_container_that_ends_first_is_left_alone(run: Run) -> None:
     node.run(pod("cold", COLD))
     (container_id,) = node.runtime.containers
     node.runtime.stop(container_id)
-    assert node.daemon.plugin.settle()
+    assert node.daemon.front.settle()
     node.pass_seconds(20)
     assert node.told("cold")[1] == "3"
     assert not node.runtime.update_counts
@@ -432,7 +432,7 @@ def fixture_reload_after(run: Run, tmp_path: Path) -> Generator[ReloadAfter]:
         for _ in range(3):
             node.pass_seconds(CONFIG_SECONDS)
         assert reloads.get(timeout=5) == "reloaded"
-        assert node.daemon.plugin.settle()
+        assert node.daemon.front.settle()
         return node, list(node.runtime.update_counts)
 
     yield reload_after

@@ -34,8 +34,8 @@ def fixture_daemon(
     daemon = Daemon(MACHINE, OLD, embedded_link(runtime))
     daemon.start()
     assert runtime.wait_until_synchronized(5)
-    assert daemon.plugin.wait_until_ready(5)
-    assert daemon.plugin.settle()
+    assert daemon.front.wait_until_ready(5)
+    assert daemon.front.settle()
     yield daemon
     daemon.stop()
 
@@ -56,10 +56,10 @@ def test_what_was_said_to_stay_in_force_does(
     daemon: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = threading.Event()
-    daemon.plugin.owner.submit("long work", lambda: gate.wait(5))
+    daemon.front.owner.submit("long work", lambda: gate.wait(5))
     reload(daemon, NEW)
     gate.set()
-    assert daemon.plugin.settle()
+    assert daemon.front.settle()
     assert daemon.engine.config == OLD
     assert said(caplog) == [
         "reconfigure: the policy is busy for more than 1.0 s; the old configuration stays in force"
@@ -81,13 +81,13 @@ def fixture_slow(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Slow:
 
     def slow() -> threading.Event:
         gate = threading.Event()
-        change = daemon.plugin.events.reconfigure
+        change = daemon.front.events.reconfigure
 
         def change_slowly(config: Config | None = None, machine: Machine | None = None) -> bool:
             gate.wait(5)
             return change(config, machine)
 
-        monkeypatch.setattr(daemon.plugin.events, "reconfigure", change_slowly)
+        monkeypatch.setattr(daemon.front.events, "reconfigure", change_slowly)
         return gate
 
     return slow
@@ -105,7 +105,7 @@ def test_a_change_that_takes_long_is_said_to_come_and_told_when_it_did(
     )
     assert said(caplog) == [begun]
     gate.set()
-    assert daemon.plugin.settle()
+    assert daemon.front.settle()
     assert daemon.engine.config == NEW
     assert said(caplog) == [begun, "event=reconfigured"]
 
@@ -116,7 +116,7 @@ def test_a_fault_that_shows_late_is_told(
     gate = slow()
     reload(daemon, IMPOSSIBLE)
     gate.set()
-    assert daemon.plugin.settle()
+    assert daemon.front.settle()
     assert daemon.engine.config == OLD
     _, fault = said(caplog)
     assert "77" in fault
@@ -143,6 +143,6 @@ def test_a_fault_that_shows_late_is_told_with_file_and_line(
     gate = slow()
     reload_checked(daemon, read_config(WRITTEN, "pinfold.yaml"))
     gate.set()
-    assert daemon.plugin.settle()
+    assert daemon.front.settle()
     _, fault = said(caplog)
     assert fault.startswith("pinfold.yaml:3:3: reservedResources.cpu: 'cpuset:77'")

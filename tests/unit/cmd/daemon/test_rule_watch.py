@@ -47,8 +47,8 @@ class Node:
     def start(self) -> None:
         self.daemon.start()
         assert self.runtime.wait_until_synchronized(5)
-        assert self.daemon.plugin.wait_until_ready(5)
-        assert self.daemon.plugin.settle()
+        assert self.daemon.front.wait_until_ready(5)
+        assert self.daemon.front.settle()
 
     def run(
         self,
@@ -85,13 +85,13 @@ class Node:
             containers=(ContainerSpec(name=name, resources=resources),),
         )
         assert not start_pods(self.runtime, [spec], 8 * GIB)
-        assert self.daemon.plugin.settle()
+        assert self.daemon.front.settle()
         return name
 
     def remove(self, name: str) -> None:
         (one,) = (each for each in self.runtime.containers.values() if each.name == name)
         self.runtime.remove_pod(one.pod_sandbox_id)
-        assert self.daemon.plugin.settle()
+        assert self.daemon.front.settle()
 
     def pass_seconds(self, seconds: float) -> None:
         end = self.now + seconds
@@ -99,8 +99,8 @@ class Node:
             self.now = min(end, self.now + RULES_SECONDS)
             self.daemon.rules.look()
             # Once for the look itself, and once for the turns that it asked for.
-            assert self.daemon.plugin.settle()
-            assert self.daemon.plugin.settle()
+            assert self.daemon.front.settle()
+            assert self.daemon.front.settle()
 
     def node_of(self, name: str) -> int:
         """The NUMA node of a container as its kernel has it."""
@@ -343,12 +343,12 @@ def test_an_owner_is_not_moved_before_its_runtime_is_back(
     node.run("second", "cache", 3)
     node.is_down = True
     node.runtime.drop()
-    assert eventually(lambda: not node.daemon.plugin.wait_until_ready(0))
+    assert eventually(lambda: not node.daemon.front.wait_until_ready(0))
     node.pass_seconds(2 * GRACE)
     assert len(lines(caplog, "unmet")) == 1
     assert lines(caplog, "replace") == []
     node.is_down = False
-    assert node.daemon.plugin.wait_until_ready(20)
+    assert node.daemon.front.wait_until_ready(20)
     node.pass_seconds(RULES_SECONDS)
     assert node.node_of(web) == 3
     assert len(lines(caplog, "replace")) == 1
@@ -358,15 +358,15 @@ def test_nor_is_a_missed_resize_made(
     node_with: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, looks = node_with(), list[float]()
-    moves = node.daemon.plugin.events.moves
+    moves = node.daemon.front.events.moves
     monkeypatch.setattr(moves, "resize_missed", lambda: looks.append(node.now))
     node.is_down = True
     node.runtime.drop()
-    assert eventually(lambda: not node.daemon.plugin.wait_until_ready(0))
+    assert eventually(lambda: not node.daemon.front.wait_until_ready(0))
     node.pass_seconds(2 * RULES_SECONDS)
     assert not looks
     node.is_down = False
-    assert node.daemon.plugin.wait_until_ready(20)
+    assert node.daemon.front.wait_until_ready(20)
     node.pass_seconds(RULES_SECONDS)
     assert looks == [node.now]
 
@@ -421,19 +421,19 @@ def test_an_owner_that_the_runtime_refuses_to_move_keeps_its_cpus(
     node.pass_seconds(2 * RULES_SECONDS)
     assert len(lines(caplog, "replace")) == 1
     assert eventually(lambda: bool(lines(caplog, "degraded")))
-    assert node.daemon.plugin.settle()
+    assert node.daemon.front.settle()
     assert len(lines(caplog, "return")) == 1
     grant = node.daemon.engine.grants[ContainerId(web_id)]
     assert str(grant.exclusive) == home == node.runtime.kernel[web_id].cpus
     (line,) = lines(caplog, "degraded")
     assert 'reason="the runtime refuses to move it: UNKNOWN: failed to update resources"' in line
     assert node.daemon.engine.decisions[ContainerId(web_id)].unmet
-    assert node.daemon.plugin.actuator.counts().failing == 0, "it has what it should have again"
+    assert node.daemon.front.actuator.counts().failing == 0, "it has what it should have again"
     for number in range(3):
         node.run(f"new{number}", "new", 1)
     used = [one.cpus for one in node.runtime.kernel.values()]
     assert len({*used}) == len(used)
-    node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+    node.daemon.front.owner.ask("check", node.daemon.engine.check)
     node.runtime.broken_ids.clear()
     node.pass_seconds(60)
     assert node.node_of(web) == 3
@@ -461,13 +461,13 @@ def test_cpus_of_its_own_are_no_others_though_the_move_of_their_owner_had_freed_
     node.runtime.broken_ids.add(web_id)
     node.pass_seconds(2 * RULES_SECONDS)
     assert eventually(lambda: bool(lines(caplog, "return")))
-    node.daemon.plugin.owner.ask("it is over", lambda: None)
-    assert node.daemon.plugin.settle()
+    node.daemon.front.owner.ask("it is over", lambda: None)
+    assert node.daemon.front.settle()
     assert node.daemon.engine.grants[ContainerId(web_id)].exclusive == own
     assert own.isdisjoint(CpuSet.parse(node.runtime.kernel[neighbour_id].cpus))
     assert own <= CpuSet.parse(node.runtime.kernel[web_id].cpus)
     assert eventually(lambda: len(lines(caplog, "degraded")) == 1)
-    node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+    node.daemon.front.owner.ask("check", node.daemon.engine.check)
 
 
 def test_an_owner_that_the_runtime_refuses_to_move_is_tried_more_and_more_rarely(
@@ -484,4 +484,4 @@ def test_an_owner_that_the_runtime_refuses_to_move_is_tried_more_and_more_rarely
         node.pass_seconds(seconds)
         assert len(lines(caplog, "replace")) == times
         assert eventually(lambda: len(lines(caplog, "return")) == len(lines(caplog, "replace")))
-        node.daemon.plugin.owner.ask("it is over", lambda: None)
+        node.daemon.front.owner.ask("it is over", lambda: None)

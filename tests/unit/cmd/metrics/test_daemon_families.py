@@ -114,11 +114,11 @@ def test_who_is_moved_counts_among_those_that_were_told_other_cpus(
     node: PaperNode, counts: EventCounts
 ) -> None:
     node.run(burstable("side", 100))
-    events, here = node.daemon.plugin.events, node.grant("side").pool_id
+    events, here = node.daemon.front.events, node.grant("side").pool_id
     leaves = (one.id for one in events.policy.tree.pools if not one.children)
     (there,) = (one for one in leaves if one != here)
     asked = AskedMove(there, MovePurpose.WISHES)
-    node.daemon.plugin.owner.ask("move", lambda: events.moves.move(node.id_of("side"), asked))
+    node.daemon.front.owner.ask("move", lambda: events.moves.move(node.id_of("side"), asked))
     node.settle()
     assert node.grant("side").pool_id == there
     told = values(daemon_families(look(node, counts)))["pinfold_cpuset_updates_total"]

@@ -94,7 +94,7 @@ class Node:
         self.daemon.timers.start = lambda: None  # type: ignore[method-assign]
         self.daemon.start()
         assert self.runtime.wait_until_synchronized(5)
-        assert self.daemon.plugin.wait_until_ready(5)
+        assert self.daemon.front.wait_until_ready(5)
         self.metrics.follow()
 
     def stop(self) -> None:
@@ -179,7 +179,7 @@ def test_what_is_granted_is_on_the_page(run: Run) -> None:
         ("0-7", "0-1", "socket #0"): 8,
     }
     assert not start_pods(node.runtime, [pod("alone", 2000)], 8 * GIB)
-    assert node.daemon.plugin.settle()
+    assert node.daemon.front.settle()
     after = node.values()
     (grant,) = node.daemon.engine.grants.values()
     zone = node.daemon.engine.tree.pools[grant.pool_id].name
@@ -310,14 +310,14 @@ def test_all_is_well_while_runtime_and_policy_answer(
     seconds = "pinfold.cmd.metrics.metric_pages._POLICY_SECONDS"
     monkeypatch.setattr(seconds, 0.1)
     release = threading.Event()
-    node.daemon.plugin.owner.submit("long work", release.wait)
+    node.daemon.front.owner.submit("long work", release.wait)
     status, text = node.get("/healthz")
     assert status == HTTPStatus.INTERNAL_SERVER_ERROR
     assert text == "policy: the policy is busy for more than 0.1 s\n"
     assert node.get("/metrics")[0] == HTTPStatus.SERVICE_UNAVAILABLE
     release.set()
     monkeypatch.setattr(seconds, 5.0)
-    assert node.daemon.plugin.settle()
+    assert node.daemon.front.settle()
     assert node.get("/healthz")[0] == HTTPStatus.OK
 
 
@@ -343,7 +343,7 @@ def test_a_daemon_with_a_runtime_that_hangs_is_not_well(
 ) -> None:
     monkeypatch.setattr("pinfold.nri.dispatch.actuator.SILENCE_SECONDS", 0.1)
     node = run()
-    actuator, way = node.daemon.plugin.actuator, HungWay()
+    actuator, way = node.daemon.front.actuator, HungWay()
     actuator.connect([way], "")
     actuator.want({ContainerId("c"): Pinning(cpus=MACHINE.online)})
     status, text = until(
@@ -534,8 +534,8 @@ def test_probes_of_kubernetes_are_answered(run: Run, path: str, good: str) -> No
 
 def test_a_node_without_its_runtime_is_alive_and_not_ready(run: Run) -> None:
     node = run()
-    node.daemon.plugin.stop()
-    until(lambda: not node.daemon.plugin.wait_until_ready(0) or None)
+    node.daemon.front.stop()
+    until(lambda: not node.daemon.front.wait_until_ready(0) or None)
     assert node.get("/livez") == (HTTPStatus.OK, "ok\n")
     status, text = node.get("/readyz")
     assert status == HTTPStatus.SERVICE_UNAVAILABLE
@@ -550,7 +550,7 @@ def test_a_node_without_its_runtime_is_alive_and_not_ready(run: Run) -> None:
 def test_places_of_containers_are_told_only_where_somebody_asks(run: Run) -> None:
     node = run()
     assert not start_pods(node.runtime, [pod("web", 2000), pod("db", 1000)], 8 * GIB)
-    assert node.daemon.plugin.settle()
+    assert node.daemon.front.settle()
     assert "pinfold_container_placement" not in node.get("/metrics")[1]
     node.daemon.reconfigure(config(**HERE, metrics={"containerPlacementInfo": True}))
     found = node.values()
@@ -568,7 +568,7 @@ def test_of_too_many_containers_the_first_are_told(
     monkeypatch.setattr(placement_info, "SERIES_MAX", 1)
     node = run(config(**HERE, metrics={"containerPlacementInfo": True}))
     assert not start_pods(node.runtime, [pod("web", 2000), pod("db", 1000)], 8 * GIB)
-    assert node.daemon.plugin.settle()
+    assert node.daemon.front.settle()
     found = node.values()
     (told,) = found["pinfold_container_placement_info"]
     assert "db" in told

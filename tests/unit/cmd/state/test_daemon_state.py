@@ -140,12 +140,12 @@ def fixture_run(tmp_path: Path) -> Generator[Run]:
             MACHINE, Config(), embedded_link(runtime), reports=(keeper,), timing=PATIENT
         )
         running.append((daemon, keeper))
-        daemon.plugin.events.advice = read_state(tmp_path, LOG).advice()
-        keeper.start(daemon.plugin)
+        daemon.front.events.advice = read_state(tmp_path, LOG).advice()
+        keeper.start(daemon.front)
         daemon.start()
         assert runtime.wait_until_synchronized(5)
-        assert daemon.plugin.wait_until_ready(5)
-        assert daemon.plugin.settle()
+        assert daemon.front.wait_until_ready(5)
+        assert daemon.front.settle()
         return daemon
 
     yield run
@@ -722,7 +722,7 @@ def test_restarted_daemon_knows_which_cpus_are_whose(tmp_path: Path, run: Run) -
     first = run(runtime)
     for name in ("one", "two", "three"):
         assert not start_pods(runtime, [mixed(name)], 8 << 30)
-    assert first.plugin.settle()
+    assert first.front.settle()
     before = exclusive_cpus(first)
     cpus = {one.name: one.linux.resources.cpu.cpus for one in runtime.containers.values()}
     counts = runtime.update_counts.copy()
@@ -739,10 +739,10 @@ def test_daemon_that_saw_no_runtime_does_not_forget(tmp_path: Path) -> None:
     keeper = StateKeeper(tmp_path, LOG, pause_seconds=0)
     unconnected = EmbeddedRuntime()
     daemon = Daemon(MACHINE, Config(), embedded_link(unconnected), reports=(keeper,))
-    keeper.start(daemon.plugin)
+    keeper.start(daemon.front)
     daemon.reconfigure(Config(colocate_pods=True))
     keeper.stop()
-    daemon.plugin.owner.close()
+    daemon.front.owner.close()
     assert read_state(tmp_path, LOG) == STATE
 
 
@@ -750,13 +750,13 @@ def test_another_configuration_is_saved(tmp_path: Path) -> None:
     runtime = EmbeddedRuntime()
     keeper = StateKeeper(tmp_path, LOG, pause_seconds=0)
     daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
-    keeper.start(daemon.plugin)
+    keeper.start(daemon.front)
     daemon.start()
     assert runtime.wait_until_synchronized(5)
-    assert daemon.plugin.wait_until_ready(5)
+    assert daemon.front.wait_until_ready(5)
     assert not start_pods(runtime, [mixed("one")], 8 << 30)
     assert daemon.reconfigure(Config(colocate_pods=True))
-    assert daemon.plugin.settle()
+    assert daemon.front.settle()
     keeper.stop()
     daemon.stop()
     state = read_state(tmp_path, LOG)
@@ -770,15 +770,15 @@ def test_another_one_that_is_stuck_is_saved_though_nothing_else_happens(
     runtime = EmbeddedRuntime()
     daemon = run(runtime)
     assert not start_pods(runtime, [mixed("one")], 8 << 30)
-    assert daemon.plugin.settle()
+    assert daemon.front.settle()
     (tmp_path / "calm").mkdir()
     keeper = StateKeeper(tmp_path / "calm", LOG, pause_seconds=0)
-    keeper.start(daemon.plugin)
+    keeper.start(daemon.front)
     keeper(Synchronized(containers=1, updates=0))
     assert eventually(lambda: bool(read_state(tmp_path / "calm", LOG).pods))
     (one,) = daemon.engine.grants
     stuck = {one: CpuSet.parse("0-7")}
-    daemon.plugin.owner.ask("n", lambda: daemon.engine.stuck_containers.note(stuck))
+    daemon.front.owner.ask("n", lambda: daemon.engine.stuck_containers.note(stuck))
     Fanout([keeper])(Unmoved(1))
     keeper.stop()
     assert read_state(tmp_path / "calm", LOG).stuck == {one: "0-7"}
@@ -790,12 +790,12 @@ def test_folder_that_cannot_be_written_is_told_once(
     runtime = EmbeddedRuntime()
     keeper = StateKeeper(tmp_path / "none", LOG, pause_seconds=0)
     daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
-    keeper.start(daemon.plugin)
+    keeper.start(daemon.front)
     daemon.start()
     assert runtime.wait_until_synchronized(5)
     for name in ("one", "two"):
         assert not start_pods(runtime, [mixed(name)], 8 << 30)
-        assert daemon.plugin.settle()
+        assert daemon.front.settle()
     keeper.stop()
     daemon.stop()
     assert [one.getMessage() for one in caplog.records] == [
@@ -809,14 +809,14 @@ def test_of_a_fault_nothing_is_told_any_more_once_the_state_is_saved(tmp_path: P
     runtime = EmbeddedRuntime()
     keeper = StateKeeper(folder, LOG, pause_seconds=0)
     daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
-    keeper.start(daemon.plugin)
+    keeper.start(daemon.front)
     daemon.start()
     assert runtime.wait_until_synchronized(5)
     assert not start_pods(runtime, [mixed("one")], 8 << 30)
     assert eventually(lambda: bool(keeper.fault()))
     claim_folder(folder)
     assert not start_pods(runtime, [mixed("two")], 8 << 30)
-    daemon.plugin.settle()
+    daemon.front.settle()
     keeper.stop()
     daemon.stop()
     assert keeper.fault() == ""
@@ -829,11 +829,11 @@ def test_what_could_not_be_saved_is_saved_once_it_can_be_though_nothing_happens(
     runtime = EmbeddedRuntime()
     keeper = StateKeeper(folder, LOG, pause_seconds=0, again_seconds=0.01)
     daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
-    keeper.start(daemon.plugin)
+    keeper.start(daemon.front)
     daemon.start()
     assert runtime.wait_until_synchronized(5)
     assert not start_pods(runtime, [mixed("one")], 8 << 30)
-    daemon.plugin.settle()
+    daemon.front.settle()
     assert eventually(lambda: bool(keeper.fault()))
     claim_folder(folder)
     assert eventually(lambda: not keeper.fault())
@@ -850,14 +850,14 @@ def test_a_folder_that_was_deleted_meanwhile_is_made_and_claimed_anew(
     runtime = EmbeddedRuntime()
     keeper = StateKeeper(folder, LOG, pause_seconds=0)
     daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
-    keeper.start(daemon.plugin)
+    keeper.start(daemon.front)
     daemon.start()
     assert runtime.wait_until_synchronized(5)
     while folder.exists():
         # The first state may be written meanwhile.
         shutil.rmtree(folder, ignore_errors=True)
     assert not start_pods(runtime, [mixed("one")], 8 << 30)
-    daemon.plugin.settle()
+    daemon.front.settle()
     keeper.stop()
     daemon.stop()
     assert [one.name for one in read_state(folder, LOG).running()] == ["one"]
@@ -876,7 +876,7 @@ def test_a_fault_of_ours_ends_no_saving(caplog: pytest.LogCaptureFixture) -> Non
     handler = QueueHandler(saved)
     LOG.addHandler(handler)
     daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
-    keeper.start(daemon.plugin)
+    keeper.start(daemon.front)
     daemon.start()
     assert runtime.wait_until_synchronized(5)
     for name in ("one", "two"):
@@ -895,10 +895,10 @@ def test_an_end_is_not_missed_whenever_it_comes(
     changed = OvertakenEvent(keeper.stop)
     monkeypatch.setattr(keeper, "_is_changed", changed)
     daemon = Daemon(MACHINE, Config(), embedded_link(EmbeddedRuntime()), reports=(keeper,))
-    keeper.start(daemon.plugin)
+    keeper.start(daemon.front)
     keeper(Synchronized(0, 0))
     assert changed.is_over.wait(SECONDS), "it waits for a change for ever"
-    daemon.plugin.owner.close()
+    daemon.front.owner.close()
     assert (tmp_path / "state.json").exists()
 
 
@@ -915,7 +915,7 @@ def test_what_happened_just_before_the_end_is_saved(
     daemon.start()
     try:
         assert runtime.wait_until_synchronized(5)
-        assert daemon.plugin.settle()
+        assert daemon.front.settle()
         assert eventually((tmp_path / "state.json").exists)
         runtime.run_pod(sandbox_message(pod))
         runtime.create(container_message(pod.containers[0], pod, 8 << 30))

@@ -160,8 +160,8 @@ class Node:
 
     def start(self) -> None:
         self.begin()
-        assert self.daemon.plugin.wait_until_ready(SECONDS)
-        assert self.daemon.plugin.settle()
+        assert self.daemon.front.wait_until_ready(SECONDS)
+        assert self.daemon.front.settle()
 
     def begin_stop(self) -> None:
         """As `pinfoldd` does, while its runtime goes on."""
@@ -381,7 +381,7 @@ def test_who_was_put_elsewhere_meanwhile_is_led_back_where_the_daemon_was_stoppe
 ) -> None:
     node.start()
     moved, gone = node.run("moved"), node.run("gone")
-    assert node.daemon.plugin.settle()
+    assert node.daemon.front.settle()
     own, cpus = node.own(moved), node.cpus(moved)
     if is_clean:
         node.stop()

@@ -58,11 +58,11 @@ def test_what_happens_after_quiet_is_saved_at_once_and_what_follows_after_a_paus
     assert not start_pods(runtime, [mixed("one")], 8 << 30)
     keeper = StateKeeper(tmp_path, LOG, pause_seconds=HOUR_SECONDS)
     daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,), timing=PATIENT)
-    keeper.start(daemon.plugin)
+    keeper.start(daemon.front)
     daemon.start()
     assert eventually(lambda: saved(tmp_path) == ["one"])
     assert not start_pods(runtime, [mixed("two")], 8 << 30)
-    assert daemon.plugin.settle()
+    assert daemon.front.settle()
     assert saved(tmp_path) == ["one"]
     keeper.stop()
     assert sorted(saved(tmp_path)) == ["one", "two"]

@@ -60,7 +60,7 @@ class KeptNode(PaperNode):
 
     def start(self) -> None:
         super().start()
-        self.history.start(self.daemon.plugin)
+        self.history.start(self.daemon.front)
         self.server = ControlServer(
             self.daemon,
             self.journal,
@@ -263,14 +263,14 @@ def test_a_move_that_was_taken_back_is_written_with_where_the_container_is(node:
     there = next(one.id for one in daemon.engine.tree.pools if not one.children and one.id != here)
     asked = AskedMove(there, MovePurpose.WISHES)
     node.runtime.broken_ids.add(web)
-    daemon.plugin.owner.ask("note", lambda: daemon.refused_moves.note(web, daemon.engine))
+    daemon.front.owner.ask("note", lambda: daemon.refused_moves.note(web, daemon.engine))
 
     def move() -> Grant:
-        daemon.plugin.events.moves.move(web, asked)
+        daemon.front.events.moves.move(web, asked)
         # In the next turn it may be taken back.
         return daemon.engine.grants[web]
 
-    assert str(daemon.plugin.owner.ask("move", move).exclusive) != home
+    assert str(daemon.front.owner.ask("move", move).exclusive) != home
     assert eventually((node.state_dir / HISTORY_NAME).exists)
     assert eventually(lambda: [one.event for one in node.kept()][-2:] == ["move", "return"])
     last = node.kept()[-1].decision
