@@ -235,8 +235,11 @@ class Books:
     def withdraw(self, container_id: ContainerId) -> None:
         """Let a container and its rules count no more. Unknown ids change nothing."""
         rules = self.standing.of(container_id)
-        if rules.required and self.idle.users:
-            self._doubt_idle_cpus(self.affinity.residents.container(container_id), rules)
+        if rules.required:
+            # Who came last is filed by this look: refusals name containers as they were filed.
+            owner = self.affinity.residents.container(container_id)
+            if self.idle.users:
+                self._doubt_idle_cpus(owner, rules)
         self.affinity.remove(container_id)
         self.standing.remove(container_id)
 
