@@ -70,8 +70,8 @@ class SpeedSelectAccess:
 
     def _present(self) -> DeviceRegisters:
         if not self._is_loaded:
-            self._is_loaded = True
             self._registers = self._load()
+            self._is_loaded = True
             if self._registers is not None and self._begin is not None:
                 self._begin(self._registers)
         if self._registers is None:
