@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.daemon.hint_sources import device_of
+from pinfold.cmd.kernel.host_paths import device_of
 from pinfold.nri.hints.device_hints import DeviceHints, DeviceNumber
 from pinfold.policy.annotations.annotation_values import HintSource
 from pinfold.policy.model.container import Container, ContainerId, Device, Mount, Pod, PodId
