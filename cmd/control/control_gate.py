@@ -25,6 +25,17 @@ _SO_PEERGROUPS: Final = 59
 _GROUP: Final = struct.Struct("I")
 _GROUPS_MAX: Final = 256
 """Of which Python can be told at once: its buffer has 1024 bytes at most."""
+GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""What a client says first. Source: RFC 9113, 3.4."""
+CLIENTS_MAX: Final = 16
+"""Clients at once; one more takes the place of one that has not greeted, or is silent longest."""
+GREETING_SECONDS: Final = 5.0
+STALL_SECONDS: Final = 10.0
+"""In which an end must take something of what waits for it."""
+SILENCE_SECONDS: Final = 60.0
+_CHUNK_BYTES: Final = 1 << 16
+_EXHAUSTED_SECONDS: Final = 1.0
+"""How long no client is taken where no file can be opened."""
 
 
 class Peer(Struct, frozen=True, kw_only=True):
@@ -54,20 +65,6 @@ def _groups(connection: socket.socket) -> list[int]:
             return []
         raise
     return [one for (one,) in _GROUP.iter_unpack(found)]
-
-
-GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What a client says first. Source: RFC 9113, 3.4."""
-CLIENTS_MAX: Final = 16
-"""Clients at once; one more takes the place of one that has not greeted, or is silent longest."""
-GREETING_SECONDS: Final = 5.0
-STALL_SECONDS: Final = 10.0
-"""In which an end must take something of what waits for it."""
-SILENCE_SECONDS: Final = 60.0
-
-_CHUNK_BYTES: Final = 1 << 16
-_EXHAUSTED_SECONDS: Final = 1.0
-"""How long no client is taken where no file can be opened."""
 
 
 class ControlGate:

@@ -29,6 +29,11 @@ from ...policy.model.grant import Grant, Refusal
 
 WAITING_MAX: Final = 1024
 """Happenings that wait for one follower; what comes then is dropped, and counted."""
+REFUSALS_MAX: Final = 32
+"""The last so many: a refused container is tried again and again, under new ids."""
+_ENDED_MAX: Final = 256
+_GONE_MAX: Final = 1024
+"""Names of containers that are gone: who moved for others is told long afterwards."""
 
 
 class FedDecision(Struct, frozen=True):
@@ -87,13 +92,6 @@ class DecisionFeed:
         finally:
             with self._changing:
                 self._followers = tuple(one for one in self._followers if one is not follower)
-
-
-REFUSALS_MAX: Final = 32
-"""The last so many: a refused container is tried again and again, under new ids."""
-_ENDED_MAX: Final = 256
-_GONE_MAX: Final = 1024
-"""Names of containers that are gone: who moved for others is told long afterwards."""
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,10 @@ _LINKS_WITHOUT_FOLDERS: Final = 2
 not count them and always say one. Source: Linux, fs/kernfs/inode.c; find(1), -noleaf."""
 _THREADS_MAX: Final = 65536
 """Of all containers together; further ones are not looked at."""
+LOOK_THREADS: Final = 2000
+"""Threads that one look reads at most, in some 70 ms of cpu; the next one goes on from there."""
+CONTAINER_THREADS: Final = 500
+"""Threads of one container that are looked at."""
 
 
 def read_affinities(root: Path, ids: Collection[str]) -> Mapping[str, Mapping[CpuSet, int]]:
@@ -95,12 +99,6 @@ def _threads(tasks: str) -> Iterator[str]:
             continue
         if allowed is not None:
             yield allowed[1].decode()
-
-
-LOOK_THREADS: Final = 2000
-"""Threads that one look reads at most, in some 70 ms of cpu; the next one goes on from there."""
-CONTAINER_THREADS: Final = 500
-"""Threads of one container that are looked at."""
 
 
 class ThreadWatch:

@@ -33,6 +33,21 @@ from ...policy.engine.gauges.value_runs import ValueRuns
 from ..report.version import VERSION
 
 GROUP: Final = "process"
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+# What existing dashboards ask for: the names that the Go policy's exporter makes.
+_NAMESPACE: Final = "nri"
+_NO_NAME: Final = re.compile(r"[^a-zA-Z0-9:_]+")
+_number: Final = cast(Callable[[float], str], floatToGoString)
+_ZERO: Final = _number(0.0)
+_SERIES_OF: Final[Callable[[Sample], tuple[str, Mapping[str, str]]]] = attrgetter("name", "labels")
+_VALUE_OF: Final[Callable[[Sample], float]] = attrgetter("value")
+_LINES_AT_ONCE: Final = 64
+_ESCAPED: Final = re.compile(r'[\\\n"]')
+"""Characters of values of labels that the library writes in another way."""
+_MARK: Final = "\x01"
+_PLAIN_BELOW: Final = 1_000_000
+"""From here on the library writes numbers in another way than Python."""
 
 
 class ProcessMetrics(Collector):
@@ -70,23 +85,6 @@ class ProcessMetrics(Collector):
             "Bytes that the process had written to disks.",
             value=written,
         )
-
-
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-
-# What existing dashboards ask for: the names that the Go policy's exporter makes.
-_NAMESPACE: Final = "nri"
-_NO_NAME: Final = re.compile(r"[^a-zA-Z0-9:_]+")
-_number: Final = cast(Callable[[float], str], floatToGoString)
-_ZERO: Final = _number(0.0)
-_SERIES_OF: Final[Callable[[Sample], tuple[str, Mapping[str, str]]]] = attrgetter("name", "labels")
-_VALUE_OF: Final[Callable[[Sample], float]] = attrgetter("value")
-_LINES_AT_ONCE: Final = 64
-_ESCAPED: Final = re.compile(r'[\\\n"]')
-"""Characters of values of labels that the library writes in another way."""
-_MARK: Final = "\x01"
-_PLAIN_BELOW: Final = 1_000_000
-"""From here on the library writes numbers in another way than Python."""
 
 
 @cache

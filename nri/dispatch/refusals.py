@@ -15,6 +15,8 @@ from .owner import Owner
 from .pin_state import Mismatch
 from .report import CreationUndone, Report, Unmoved, Unplaceable
 
+_KNOWN_MAX: Final = 1000
+
 
 class RefusedUpdates:
     """Containers that were told other cpus in vain, from a refusal until they have landed.
@@ -89,9 +91,6 @@ class RefusedUpdates:
             reason = next(problem.what for problem in problems if problem.where == STUCK)
             self._owner.afterwards(partial(self._report, Unplaceable(container, reason)))
         self._owner.afterwards(partial(self._report, Unmoved(len(self._told))))
-
-
-_KNOWN_MAX: Final = 1000
 
 
 class UndoneCreations:

@@ -32,6 +32,9 @@ PODS_MAX: Final = 64
 """The containers of a pod follow soon after it begins; one that was forgotten is read anew."""
 BYTES_MAX: Final = 16 << 10
 """A pod with a longer message is read each time, so that the whole is bounded."""
+FIND_SECONDS: Final = 0.05
+"""In which what a new container is near must be found."""
+_FIND_ALL_SECONDS: Final = 0.5
 
 
 class KnownPods:
@@ -57,11 +60,6 @@ class KnownPods:
                 if len(self._known) > PODS_MAX:
                     del self._known[next(iter(self._known))]
         return pod
-
-
-FIND_SECONDS: Final = 0.05
-"""In which what a new container is near must be found."""
-_FIND_ALL_SECONDS: Final = 0.5
 
 
 class ContainerReader:

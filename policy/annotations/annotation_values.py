@@ -28,6 +28,10 @@ _BOOLEANS: Final[Mapping[str, bool]] = {
 }
 COLD_START_MAX_NS: Final = 3600 * 10**9
 _MIXED: Final = "mixed"
+_REQUEST: Final = "request"
+_WHOLE_CORES: Final = "whole-cores"
+_PCI_ADDRESS: Final = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+_RESOURCE: Final = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class HintSource(enum.Enum):
@@ -254,8 +258,6 @@ def _patterns(node: TextMap, field: str) -> tuple[str, ...]:
 
 AS_REQUESTED: Final = -1
 """In place of a number of cpus: as many as it requests, rounded up."""
-_REQUEST: Final = "request"
-_WHOLE_CORES: Final = "whole-cores"
 _IDLE_LEVELS: Final = {level.value: level for level in (Level.L3, Level.NUMA, Level.SOCKET)}
 
 
@@ -310,10 +312,6 @@ def parse_idle_level(text: str) -> Level:
         what = f"{quoted(text.strip())} is no level of idle cpus"
         raise TextError(what, suggestion(word, list(_IDLE_LEVELS)))
     return _IDLE_LEVELS[word]
-
-
-_PCI_ADDRESS: Final = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
-_RESOURCE: Final = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class MemoryUse(enum.Enum):

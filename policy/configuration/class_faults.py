@@ -18,6 +18,9 @@ _RANKS: Final[Mapping[NamedFrequency, int]] = {
 }
 _UNCORE_RANKS: Final = {**_RANKS, NamedFrequency.BASE: 2}
 """An uncore clock has two ends and nothing named in between."""
+_REALTIME: Final = frozenset({SchedulingPolicy.FIFO, SchedulingPolicy.RR})
+_NANOSECONDS_MIN: Final = 1024
+_NANOSECONDS_MAX: Final = 2**63 - 1
 
 
 def cpu_class_faults(config: Config) -> Iterator[Fault]:
@@ -156,11 +159,6 @@ def _empty_names(path: Path, one: CpuClass) -> Iterator[Fault]:
     for index, name in enumerate(one.disabled_cstates):
         if not name.strip():
             yield Fault((*path, "disabledCstates", index), advice)
-
-
-_REALTIME: Final = frozenset({SchedulingPolicy.FIFO, SchedulingPolicy.RR})
-_NANOSECONDS_MIN: Final = 1024
-_NANOSECONDS_MAX: Final = 2**63 - 1
 
 
 def _scheduling_class(path: Path, one: SchedulingClass) -> Iterator[Fault]:

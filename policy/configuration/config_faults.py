@@ -32,6 +32,8 @@ from .config import Amounts, Config, MetricsExporter
 from .endpoint import collector_address, is_traced, parse_endpoint
 from .shape import Fault, name_advice, range_faults
 
+_MOVES_MAX: Final = 600
+
 
 def find_faults(config: Config) -> list[Fault]:
     """Faults that make the configuration unusable on any machine, in the order of fields."""
@@ -109,7 +111,6 @@ def _value_at(value: object, path: Path) -> object:
     return value
 
 
-_MOVES_MAX: Final = 600
 _NOT_HERE: Final = "this version does not implement it; leave it out"
 _NO_LOG_EXPORT: Final = "logs go to the journal or standard error alone; leave it out"
 _RESCTRL: Final = "cache classes are set up in resctrl; containers are only put into them"

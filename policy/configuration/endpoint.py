@@ -19,6 +19,7 @@ _TEXT: Final = re.compile(
     r":(?P<port>[0-9]{1,5})/?",
     re.ASCII,
 )
+_SCHEMES: Final = ("otlp-grpc", "grpc")
 
 
 class Endpoint(Struct, frozen=True):
@@ -61,9 +62,6 @@ def _is_address(host: str) -> bool:
             kind(host)
             return True
     return False
-
-
-_SCHEMES: Final = ("otlp-grpc", "grpc")
 
 
 def is_traced(section: Instrumentation) -> bool:

@@ -9,6 +9,13 @@ from ..pools.pool_masks import Pools, best_of, highest_of, ids_of, pools_of, poo
 from .columns import speaking
 from .rank import Column, Contest, PoolIds
 
+_HIGHEST: Final[Mapping[str, Callable[[Contest], Column]]] = {
+    "preferred": attrgetter("preferred"),
+    "affinity": attrgetter("affinities"),
+}
+"""By criterion the figures of all pools of which the highest is the best: of a column, which is
+asked while hundreds of pools are left, each would be turned round first."""
+
 
 def _with_room(contest: Contest) -> Sequence[Pools]:
     """The pools that have as much left for shared requests as the request would take."""
@@ -28,14 +35,6 @@ _GRADES: Final[Mapping[str, Callable[[Contest], Sequence[Pools]]]] = {
 Faster than a column where that is known beforehand, or there are two values. Where it is empty,
 the column is asked.
 """
-
-
-_HIGHEST: Final[Mapping[str, Callable[[Contest], Column]]] = {
-    "preferred": attrgetter("preferred"),
-    "affinity": attrgetter("affinities"),
-}
-"""By criterion the figures of all pools of which the highest is the best: of a column, which is
-asked while hundreds of pools are left, each would be turned round first."""
 
 
 def choose(contest: Contest, pools: PoolIds, since: str = "") -> tuple[int, str, list[int]]:

@@ -17,6 +17,8 @@ from .simulated_runtime import Running, Runtime
 
 T = TypeVar("T")
 _NOBODY: Final = object()
+_CPUS: Final[Callable[[Running], CpuSet | None]] = attrgetter("cpus")
+_MEMS: Final[Callable[[Running], NodeSet | None]] = attrgetter("mems")
 
 
 class SeenValues(Generic[T]):
@@ -67,8 +69,6 @@ def _alike(some: Sequence[object], others: Sequence[object]) -> int:
     return min(len(some), len(others)) if at is None else at
 
 
-_CPUS: Final[Callable[[Running], CpuSet | None]] = attrgetter("cpus")
-_MEMS: Final[Callable[[Running], NodeSet | None]] = attrgetter("mems")
 _Changed = Mapping[ContainerId, Grant | None]
 """Ids under which another grant is held than at the last look, with the one of then."""
 

@@ -21,6 +21,9 @@ from .expressions.evaluator_tables import Function, Value, brief, elements
 
 T = TypeVar("T")
 _NAME_PARTS: Final = re.compile(r"[^0-9]*")
+RESOURCES: Final = "extended_resources"
+_NAMES: Final = ("clos", "clos_freq", RESOURCES)
+_ASKED: Final = re.compile(rf"\b({'|'.join(_NAMES)})\b *[\[(]")
 
 
 class PerContainer(Mapping[str, Value]):
@@ -238,12 +241,6 @@ FACT_FUNCTIONS: Final[Mapping[str, Function]] = {
 
 def _width(ids: "Iterator[int] | Mapping[int, object] | CpuSet") -> int:
     return len(str(max(ids, default=0)))
-
-
-RESOURCES: Final = "extended_resources"
-
-_NAMES: Final = ("clos", "clos_freq", RESOURCES)
-_ASKED: Final = re.compile(rf"\b({'|'.join(_NAMES)})\b *[\[(]")
 
 
 def not_simulated(expression: str, machine: Machine) -> str:

@@ -12,6 +12,13 @@ from .errors import Problem
 
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
+STRING: Final = "str"
+MERGE: Final = "merge"
+# Typed loosely: its stub has no annotations.
+_RESOLVER: Final[Any] = yaml.resolver.Resolver()
+_CONSTRUCTOR: Final = yaml.constructor.SafeConstructor()
+_TAG: Final = "tag:yaml.org,2002:"
+
 
 class Mark(Protocol):
     """A place in a text as PyYAML has it."""
@@ -155,14 +162,6 @@ def scalars_of(node: TextNode, what: str) -> tuple[TextScalar, ...]:
 
 
 Value = str | int | float | bool | None
-
-STRING: Final = "str"
-MERGE: Final = "merge"
-
-# Typed loosely: its stub has no annotations.
-_RESOLVER: Final[Any] = yaml.resolver.Resolver()
-_CONSTRUCTOR: Final = yaml.constructor.SafeConstructor()
-_TAG: Final = "tag:yaml.org,2002:"
 
 
 class ScalarError(ValueError):

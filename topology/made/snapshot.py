@@ -23,6 +23,29 @@ from ..sysfs.speed_select_source import ask_hardware, snapshot_files
 from ..sysfs.sysfs_tree import SysfsTree
 
 SUFFIXES: Final = (".tar.xz", ".tar.gz", ".tar")
+_WHOLE_MACHINE: Final = (
+    "proc/cpuinfo",
+    "proc/meminfo",
+    f"{CPU}/offline",
+    f"{CPU}/kernel_max",
+    f"{CPU}/nohz_full",
+    f"{CPU}/smt/active",
+    f"{NODE}/possible",
+    f"{NODE}/has_cpu",
+    f"{NODE}/has_generic_initiator",
+)
+_PAGE_CHARACTERS: Final = 4096
+_CPU_FILES: Final = ("online", "cpu_capacity")
+_FREQUENCY_FILES: Final = (
+    "affected_cpus",
+    "related_cpus",
+    "scaling_driver",
+    "scaling_governor",
+    "scaling_max_freq",
+    "scaling_min_freq",
+)
+_NODE_FILES: Final = ("cpulist", "cpumap", "distance", "meminfo")
+_ACCESS_FILES: Final = ("read_bandwidth", "read_latency", "write_bandwidth", "write_latency")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,31 +92,6 @@ def _folders(snapshot: SysfsSnapshot) -> Iterator[str]:
         while (path := os.path.dirname(path)) and path not in found:
             found.add(path)
     yield from sorted(found - set(snapshot.links))
-
-
-_WHOLE_MACHINE: Final = (
-    "proc/cpuinfo",
-    "proc/meminfo",
-    f"{CPU}/offline",
-    f"{CPU}/kernel_max",
-    f"{CPU}/nohz_full",
-    f"{CPU}/smt/active",
-    f"{NODE}/possible",
-    f"{NODE}/has_cpu",
-    f"{NODE}/has_generic_initiator",
-)
-_PAGE_CHARACTERS: Final = 4096
-_CPU_FILES: Final = ("online", "cpu_capacity")
-_FREQUENCY_FILES: Final = (
-    "affected_cpus",
-    "related_cpus",
-    "scaling_driver",
-    "scaling_governor",
-    "scaling_max_freq",
-    "scaling_min_freq",
-)
-_NODE_FILES: Final = ("cpulist", "cpumap", "distance", "meminfo")
-_ACCESS_FILES: Final = ("read_bandwidth", "read_latency", "write_bandwidth", "write_latency")
 
 
 class Recorder:

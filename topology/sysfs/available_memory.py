@@ -7,6 +7,11 @@ from typing import Final
 from .sysfs_tree import SysfsTree
 
 _DIGITS_MAX: Final = 16
+_NODE: Final = "sys/devices/system/node"
+_FOLDER: Final = re.compile(r"node([0-9]{1,6})")
+_GIVEN: Final = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
+_KEPT: Final = ("Dirty", "Writeback")
+_USED: Final = "MemUsed"
 
 
 def parse_meminfo(text: str) -> Mapping[str, int]:
@@ -30,13 +35,6 @@ def parse_meminfo(text: str) -> Mapping[str, int]:
         if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX:
             found[names[-1]] = int(digits) * 1024
     return found
-
-
-_NODE: Final = "sys/devices/system/node"
-_FOLDER: Final = re.compile(r"node([0-9]{1,6})")
-_GIVEN: Final = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
-_KEPT: Final = ("Dirty", "Writeback")
-_USED: Final = "MemUsed"
 
 
 def read_available_memory(tree: SysfsTree) -> Mapping[int, int]:

@@ -22,32 +22,6 @@ from ....policy.text.yaml_nodes import TextMap, TextScalar
 from ....topology.model.machine import Machine
 from .complaint import Complaint, Severity, Subject
 
-
-def config_complaints(
-    document: Document, subject: Subject, machine: Machine | None
-) -> Iterator[Complaint]:
-    """Complaints about the configuration in a document, on a machine where there is one."""
-    source = document.place(()).source
-    try:
-        loaded = build_config([document])
-    except ConfigError as error:
-        for line in str(error).splitlines():
-            yield Complaint.of_line(line, source, subject, Severity.ERROR)
-        return
-    for warning in loaded.warnings:
-        yield Complaint.of_line(warning, source, subject, Severity.ADVICE)
-    try:
-        with loaded.placing():
-            CentralRules(loaded.config)
-            warnings = () if machine is None else Engine(machine, loaded.config).warnings
-    except ConfigError as error:
-        for line in str(error).splitlines():
-            yield Complaint.of_line(line, source, subject, Severity.ERROR)
-        return
-    for warning in warnings:
-        yield Complaint.of_line(loaded.placed(warning), source, subject, Severity.ADVICE)
-
-
 _AMOUNTS: Final = ("cpu_req", "cpu_lim", "mem_req", "mem_lim", "hugepages")
 _OF_STEP: Final[Mapping[str, tuple[str, ...]]] = {
     "start": ("config", "env", "kubelet", "expect_start_error"),
@@ -77,6 +51,31 @@ _OF_CONTAINERS: Final = (
     *("name", "note", "devices", "claims", "nvidia", "restart_policy", "env", "cpuset"),
     *_AMOUNTS,
 )
+
+
+def config_complaints(
+    document: Document, subject: Subject, machine: Machine | None
+) -> Iterator[Complaint]:
+    """Complaints about the configuration in a document, on a machine where there is one."""
+    source = document.place(()).source
+    try:
+        loaded = build_config([document])
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            yield Complaint.of_line(line, source, subject, Severity.ERROR)
+        return
+    for warning in loaded.warnings:
+        yield Complaint.of_line(warning, source, subject, Severity.ADVICE)
+    try:
+        with loaded.placing():
+            CentralRules(loaded.config)
+            warnings = () if machine is None else Engine(machine, loaded.config).warnings
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            yield Complaint.of_line(line, source, subject, Severity.ERROR)
+        return
+    for warning in warnings:
+        yield Complaint.of_line(loaded.placed(warning), source, subject, Severity.ADVICE)
 
 
 def written_steps(document: Field, parsed: ScenarioFile) -> Iterator[tuple[Scenario, Field, Step]]:
