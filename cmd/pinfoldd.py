@@ -21,7 +21,8 @@ from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
 from .control.control_server import ControlServer
 from .control.control_socket import place_control_socket
-from .daemon.config_file import ConfigWatch, load_config, read_file
+from .daemon.config_file import load_config, read_file
+from .daemon.config_watch import ConfigWatch
 from .daemon.daemon import Command, Daemon, memory_bytes
 from .daemon.hint_sources import find_hint_sources
 from .daemon.kubelet_managers import read_managers

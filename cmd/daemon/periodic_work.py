@@ -7,7 +7,7 @@ from typing import Final
 from ...topology.sysfs.available_memory import read_available_memory
 from ...topology.sysfs.processor import parse_processor
 from ...topology.sysfs.sysfs_tree import SysfsTree, open_tree
-from .config_file import ConfigWatch
+from .config_watch import ConfigWatch
 from .cpu_watch import CpuWatch
 from .daemon import Command, Daemon
 from .drift_audit import AUDIT_SECONDS

@@ -1,9 +1,5 @@
-"""Gauges and metrics of this process in the form that Prometheus reads.
+"""Gauges in the form that Prometheus reads. Only for who serves them: its library is loaded."""
 
-Only for who serves them: its library is loaded.
-"""
-
-import os
 import platform
 import re
 import threading
@@ -13,14 +9,8 @@ from itertools import compress
 from operator import attrgetter, ne
 from typing import Final, cast
 
-import psutil
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    ProcessCollector,
-    generate_latest,
-)
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 from prometheus_client.utils import (
@@ -31,8 +21,8 @@ from ...nri.dispatch.pacer import ALONE, Pacer
 from ...policy.engine.gauges.gauge import Gauge
 from ...policy.engine.gauges.value_runs import ValueRuns
 from ..report.version import VERSION
+from .process_metrics import ProcessMetrics
 
-GROUP: Final = "process"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 # What existing dashboards ask for: the names that the Go policy's exporter makes.
@@ -48,43 +38,6 @@ _ESCAPED: Final = re.compile(r'[\\\n"]')
 _MARK: Final = "\x01"
 _PLAIN_BELOW: Final = 1_000_000
 """From here on the library writes numbers in another way than Python."""
-
-
-class ProcessMetrics(Collector):
-    """Metrics that Prometheus's clients tell of any process, under the names they share; and more.
-
-    psutil has what the Python client lacks: threads, switches between them, and bytes written.
-    """
-
-    def __init__(self) -> None:
-        self._common = ProcessCollector(registry=None)
-        self._process = psutil.Process(os.getpid())
-
-    def collect(self) -> Iterator[Metric]:
-        """The metrics of this moment; those that the kernel refuses are left out."""
-        yield from self._common.collect()
-        with self._process.oneshot():
-            yield GaugeMetricFamily(
-                "process_threads", "Threads of the process.", value=self._process.num_threads()
-            )
-            switches = CounterMetricFamily(
-                "process_context_switches",
-                "Times that a thread gave its cpu away: voluntary to wait, else it was taken.",
-                labels=["kind"],
-            )
-            counts = self._process.num_ctx_switches()
-            switches.add_metric(["voluntary"], counts.voluntary)
-            switches.add_metric(["involuntary"], counts.involuntary)
-            yield switches
-        try:
-            written = self._process.io_counters().write_bytes
-        except (psutil.AccessDenied, OSError):
-            return
-        yield CounterMetricFamily(
-            "process_disk_written_bytes",
-            "Bytes that the process had written to disks.",
-            value=written,
-        )
 
 
 @cache

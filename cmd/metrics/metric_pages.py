@@ -22,9 +22,9 @@ from .daemon_families import DaemonLook, daemon_families
 from .domain_gauges import DomainGauges
 from .event_counts import EventCounts
 from .exposition import CONTENT_TYPE, Exposition
-from .exposition import GROUP as PROCESS
 from .pinning_gauges import pinning_gauges
 from .placement_info import placement_families
+from .process_metrics import GROUP as PROCESS
 
 _POLICY_SECONDS: Final = 2.0
 """How long the policy may be busy; whoever asks waits for ten seconds, as a rule."""

@@ -1,9 +1,5 @@
-"""Containers of the runtime's messages, converted, with the hints of what they are near.
+"""Containers of the runtime's messages, converted, with the hints of what they are near."""
 
-Pods are read once, although all their containers bring them along.
-"""
-
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
@@ -19,6 +15,7 @@ from ..dispatch.newcomer import Listing, Mention, Newcomer
 from ..dispatch.report import Crashed, Report
 from ..dispatch.turn import Done, Failed, attempt
 from ..hints.hint_finder import FoundHints, HintFinder
+from .known_pods import KnownPods
 from .messages import (
     bare_container_value,
     bare_linux_value,
@@ -28,38 +25,9 @@ from .messages import (
     pod_value,
 )
 
-PODS_MAX: Final = 64
-"""The containers of a pod follow soon after it begins; one that was forgotten is read anew."""
-BYTES_MAX: Final = 16 << 10
-"""A pod with a longer message is read each time, so that the whole is bounded."""
 FIND_SECONDS: Final = 0.05
 """In which what a new container is near must be found."""
 _FIND_ALL_SECONDS: Final = 0.5
-
-
-class KnownPods:
-    """The latest pods. Safe for several threads."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[nri_pb2.PodSandbox, Pod]] = {}
-        self._keeping = threading.Lock()
-
-    def read(self, message: nri_pb2.PodSandbox) -> Pod:
-        """The pod of a message; the same value as before where all of the message is the same."""
-        known = self._known.get(message.id)
-        if known is not None and known[0] == message:
-            return known[1]
-        pod = pod_value(message)
-        if message.ByteSize() <= BYTES_MAX:
-            # A copy: as long as a part of a message lives, the whole of it does.
-            own = nri_pb2.PodSandbox()
-            own.CopyFrom(message)
-            with self._keeping:
-                self._known.pop(message.id, None)
-                self._known[message.id] = own, pod
-                if len(self._known) > PODS_MAX:
-                    del self._known[next(iter(self._known))]
-        return pod
 
 
 class ContainerReader:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.daemon.config_file import ConfigWatch
+from pinfold.cmd.daemon.config_watch import ConfigWatch
 
 
 def rewrite(path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.daemon.config_file import ConfigWatch
+from pinfold.cmd.daemon.config_watch import ConfigWatch
 from pinfold.cmd.daemon.daemon import Daemon, memory_bytes
 from pinfold.cmd.daemon.drift_audit import AUDIT_SECONDS, DriftAudit
 from pinfold.cmd.daemon.periodic_work import plan_periodic_work

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.daemon.config_file import ConfigWatch, load_config
+from pinfold.cmd.daemon.config_file import load_config
+from pinfold.cmd.daemon.config_watch import ConfigWatch
 from pinfold.cmd.daemon.daemon import Command, Daemon, reload_configuration
 from pinfold.cmd.daemon.machine_source import live_root
 from pinfold.cmd.daemon.periodic_work import (

@@ -1,7 +1,7 @@
 """Pods are read once, and again where anything in their message is another."""
 
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.plugin.container_reader import BYTES_MAX, PODS_MAX, KnownPods
+from pinfold.nri.plugin.known_pods import BYTES_MAX, PODS_MAX, KnownPods
 from pinfold.nri.plugin.messages import pod_value
 from pinfold.nri.plugin.string_entries import write_entries
 
