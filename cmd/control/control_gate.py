@@ -10,13 +10,21 @@ import logging
 import os
 import selectors
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
-from .peer import Peer, peer_of
+from msgspec import Struct
 
+_CREDENTIALS: Final = struct.Struct("3i")
+"""Process, user and group. Source: unix(7), SO_PEERCRED."""
+_SO_PEERGROUPS: Final = 59
+"""Source: Linux, include/uapi/asm-generic/socket.h; Python has no name for it."""
+_GROUP: Final = struct.Struct("I")
+_GROUPS_MAX: Final = 256
+"""Of which Python can be told at once: its buffer has 1024 bytes at most."""
 GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client says first. Source: RFC 9113, 3.4."""
 CLIENTS_MAX: Final = 16
@@ -25,10 +33,38 @@ GREETING_SECONDS: Final = 5.0
 STALL_SECONDS: Final = 10.0
 """In which an end must take something of what waits for it."""
 SILENCE_SECONDS: Final = 60.0
-
 _CHUNK_BYTES: Final = 1 << 16
 _EXHAUSTED_SECONDS: Final = 1.0
 """How long no client is taken where no file can be opened."""
+
+
+class Peer(Struct, frozen=True, kw_only=True):
+    """The process at the other end of a socket."""
+
+    user_id: int
+    group_ids: frozenset[int]
+
+    def is_privileged(self) -> bool:
+        """Whether it is root's, or of the same user as this process."""
+        return self.user_id in (0, os.geteuid())
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """The peer of a connected UNIX socket, as it was when it connected. Raises `OSError`."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user_id, group_id = _CREDENTIALS.unpack(found)
+    return Peer(user_id=user_id, group_ids=frozenset({group_id, *_groups(connection)}))
+
+
+def _groups(connection: socket.socket) -> list[int]:
+    try:
+        found = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUP.size * _GROUPS_MAX)
+    except OSError as error:
+        # Kernels before 4.13 know the first group alone; more groups than anybody has are none.
+        if error.errno in (errno.ENOPROTOOPT, errno.ERANGE):
+            return []
+        raise
+    return [one for (one,) in _GROUP.iter_unpack(found)]
 
 
 class ControlGate:

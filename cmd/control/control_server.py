@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from ...topology.sets.base_errors import PinfoldError
 from ..daemon.daemon import Daemon
-from .control_gate import ControlGate
+from .control_gate import ControlGate, Peer
 from .control_socket import ControlSocket, find_group
 from .decision_journal import DecisionJournal
 from .history.history_keeper import HistoryKeeper
-from .peer import Peer
 
 if TYPE_CHECKING:
     from .control_service import ControlService

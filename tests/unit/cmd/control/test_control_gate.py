@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from pinfold.cmd.control import control_gate
-from pinfold.cmd.control.control_gate import CLIENTS_MAX, GREETING, ControlGate
-from pinfold.cmd.control.peer import Peer, peer_of
+from pinfold.cmd.control.control_gate import CLIENTS_MAX, GREETING, ControlGate, Peer, peer_of
 
 LOG = logging.getLogger("test_control_gate")
 SECONDS = 10
