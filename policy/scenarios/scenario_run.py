@@ -194,7 +194,7 @@ class ScenarioRun:
         pod = created_pod(spec, self._serial)
         self.runtime.pods[pod.namespace, pod.name] = pod
         errors: list[str] = []
-        for one in (*spec.init_containers, *spec.containers):
+        for one in spec.all_containers:
             container = self._container(pod, one)
             error = self._create(container)
             errors.extend([error] if error else [])

@@ -16,7 +16,7 @@ from ....policy.manifests.annotation_lint import (
 )
 from ....policy.manifests.object_faults import object_faults
 from ....policy.manifests.workloads import ManifestObject, find_objects
-from ....policy.scenarios.pod_check import PodCheck
+from ....policy.scenarios.check.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import is_scenario_file, parse_scenarios
 from ....policy.text.errors import Problem, position_text
 from ....policy.text.yaml_fields import Field, FieldError, read_fields
