@@ -16,7 +16,7 @@ from ..model.kubelet_resources import as_told
 from ..text.errors import Problem
 from ..tuning.scheduling import scheduling_values
 from .creation import NodeMemory, created_container, created_pod, resized
-from .expressions.evaluator_tables import Value
+from .expressions.values import Value
 from .law_watch import LawWatch
 from .policy_run import PolicyRun
 from .present import Present

@@ -28,7 +28,7 @@ from pinfold.policy.model.request import Request
 from pinfold.policy.pools.pool_tree import Branch, PoolKind, PoolTree, number_branches
 from pinfold.policy.pools.supply import Supply
 from pinfold.policy.scenarios.expressions.evaluator import evaluate
-from pinfold.policy.scenarios.expressions.evaluator_tables import Value
+from pinfold.policy.scenarios.expressions.values import Value
 from pinfold.policy.text.yaml_fields import Field
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId

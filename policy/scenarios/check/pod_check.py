@@ -13,9 +13,10 @@ from itertools import chain
 from ....topology.model.machine import Machine
 from ...configuration.config import Config
 from ...manifests.annotation_lint import Finding, WrittenPod
-from ...manifests.manifest import pod_of
 from ...manifests.pod_spec import PodSpec
-from ...manifests.rules_between_pods import ReviewedPod, rules_between
+from ...manifests.pod_template import pod_of
+from ...manifests.reviewed_pod import ReviewedPod
+from ...manifests.rules_between_pods import rules_between
 from ...model.container import Container
 from ...placing.classifier import Classifier
 from ...placing.wishes.idle_wishes import idle_wishes
