@@ -9,6 +9,7 @@ from msgspec import structs
 from ...topology.model.machine import Level
 from ..model.container import QosClass
 from ..model.level_name import RULE_LEVELS, level_noun, parse_level
+from ..model.level_nesting import is_apart_inside
 from ..model.selector_operator import PSEUDO_LABEL_NAMES, values_fault
 from ..text.glob import GlobError, compile_glob, has_wildcard
 from ..text.yaml_document import Path
@@ -42,8 +43,6 @@ _REQUIRED: Final = "required_during_scheduling_required_during_execution"
 _POD_QOS: Final = "pod.qos"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _PATTERN: Final = "is a pattern, and no namespace has such a name — write the names, {}"
-_INSIDE_ALL: Final = (Level.CORE, Level.CLUSTER)
-"""Levels of which a domain is inside one of any wider level."""
 _WITHOUT_RULES: Final = (None, PodAffinityFields(), PoolAffinityFields())
 
 
@@ -126,8 +125,7 @@ def opposed_replicas(rack: Rack, replicas: ReplicaAntiAffinity) -> Iterator[tupl
     """Levels at which a rack's pods are wanted together, each with one that keeps sets apart."""
     for level, _rules in rack.levels:
         for other, _replicas in replicas.levels:
-            # Whoever is in one domain of the level is in one of these for sure.
-            if other is level or _is_around(other, level):
+            if is_apart_inside(other, level):
                 yield level, other
 
 
@@ -142,12 +140,6 @@ def replicas_text(level: Level, other: Level) -> str:
 def replicas_advice(other: Level) -> str:
     """The way to let pods of one set be together at a level."""
     return f"write antiAffinity: {{{other.value}: {{enabled: false}}}}"
-
-
-def _is_around(outer: Level, inner: Level) -> bool:
-    """Whether each domain of a level is inside one of a wider level, on any machine."""
-    is_wider = RULE_LEVELS.index(outer) < RULE_LEVELS.index(inner)
-    return is_wider and (outer is Level.SOCKET or inner in _INSIDE_ALL)
 
 
 def _patterns(path: Path, added: AddedAffinity) -> Iterator[Fault]:

@@ -13,10 +13,10 @@ from ..model.container import Container
 from ..rules.affinity import AffinityRule, affinity_rules
 from ..rules.container_facts import KUBELET_LABELS, Subkey
 from ..rules.expression import AllOf, AnyOf, Condition, Expression, Not, evaluate
-from ..rules.podaffinity.rule_review import is_written
 from ..rules.podaffinity.rule_set import PlacementRules
 from ..rules.podaffinity.rule_text import placement_rules
 from ..rules.podaffinity.term import POD_NAME, POD_UID, Term
+from ..rules.review.rule_finding import is_written
 
 _OF_RUNNING: Final = frozenset({"id", "pod/id", "pod/uid", "tags"})
 _OF_CONTROLLERS: Final = frozenset(

@@ -9,11 +9,12 @@ from ...topology.model.machine import Level
 from ..configuration.config import Config, OnUnsatisfiable
 from ..model.container import Container
 from ..model.level_name import level_noun
+from ..model.level_nesting import is_apart_inside
 from ..rules.affinity import AffinityRule
-from ..rules.podaffinity.rule_review import is_apart_inside, is_written, term_finding
 from ..rules.podaffinity.rule_set import RequiredTerm
 from ..rules.podaffinity.term import Term
-from ..rules.unmatched_rules import rule_advice
+from ..rules.review.rule_finding import is_written, term_finding
+from ..rules.review.unmatched_rules import rule_advice
 from ..text.errors import Problem
 from .reviewed_pod import Member, ReviewedPod
 

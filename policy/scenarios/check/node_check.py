@@ -10,14 +10,14 @@ from ...manifests.pod_spec import PodSpec
 from ...model.container import Container, ContainerId
 from ...model.request import Request
 from ...pools.pool_labels import pool_labels
-from ...rules.podaffinity.pool_review import (
+from ...rules.podaffinity.rule_text import placement_rules
+from ...rules.review.pool_review import (
     reach_of,
     reviewed_absences,
     reviewed_labels,
     reviewed_pools,
     reviewed_spreads,
 )
-from ...rules.podaffinity.rule_text import placement_rules
 from ...text.errors import Problem
 from .eligible_domains import EligibleDomains
 from .lone_pod import lone_problems

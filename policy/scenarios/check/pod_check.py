@@ -12,24 +12,21 @@ from itertools import chain
 
 from ....topology.model.machine import Machine
 from ...configuration.config import Config
-from ...manifests.annotation_lint import Finding, WrittenPod
+from ...manifests.finding import Finding
 from ...manifests.pod_spec import PodSpec
 from ...manifests.pod_template import pod_of
 from ...manifests.reviewed_pod import ReviewedPod
 from ...manifests.rules_between_pods import rules_between
+from ...manifests.written_pod import WrittenPod
 from ...model.container import Container
 from ...placing.classifier import Classifier
 from ...placing.wishes.idle_wishes import idle_wishes
 from ...rules.central_rules import CentralRules, naming_rules
-from ...rules.podaffinity.pool_review import reviewed_absences, reviewed_labels
-from ...rules.podaffinity.rule_review import (
-    reviewed_counts,
-    reviewed_footprint,
-    reviewed_mates,
-    reviewed_rules,
-)
 from ...rules.podaffinity.rule_text import placement_rules
-from ...rules.unmatched_rules import cancelled_rules, unmatched_rules
+from ...rules.review.mate_review import reviewed_counts, reviewed_footprint, reviewed_mates
+from ...rules.review.pool_review import reviewed_absences, reviewed_labels
+from ...rules.review.rule_review import reviewed_rules
+from ...rules.review.unmatched_rules import cancelled_rules, unmatched_rules
 from ...text.errors import Problem
 from ...text.yaml_fields import Field, FieldError
 from ...text.yaml_nodes import TextNode
