@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from ..configuration.config import Config
 from ..model.container import Container
-from ..rules.affinity import AffinityRule, affinity_rules
+from ..rules.affinity import affinity_rules
+from ..rules.affinity_rule import AffinityRule
 from ..rules.container_facts import KUBELET_LABELS, Subkey
 from ..rules.expression import AllOf, AnyOf, Condition, Expression, Not, evaluate
 from ..rules.podaffinity.rule_set import PlacementRules

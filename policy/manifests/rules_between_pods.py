@@ -10,7 +10,7 @@ from ..configuration.config import Config, OnUnsatisfiable
 from ..model.container import Container
 from ..model.level_name import level_noun
 from ..model.level_nesting import is_apart_inside
-from ..rules.affinity import AffinityRule
+from ..rules.affinity_rule import AffinityRule
 from ..rules.podaffinity.rule_set import RequiredTerm
 from ..rules.podaffinity.term import Term
 from ..rules.review.rule_finding import is_written, term_finding

@@ -8,7 +8,7 @@ from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotations import effective
 from ...configuration.config import Config
-from ...configuration.config_faults import FLAG_LABEL, MACHINE_LABELS, MEASURED_LABELS
+from ...configuration.pool_label_names import FLAG_LABEL, MACHINE_LABELS, MEASURED_LABELS
 from ...model.container import Container, ContainerId
 from ...model.level_name import level_noun
 from ...model.selector_operator import PoolOperator

@@ -6,7 +6,8 @@ from typing import Final
 
 from ...model.container import Container
 from ...text.errors import Problem
-from ..affinity import AffinityRule, affinity_rules, same_pod
+from ..affinity import affinity_rules
+from ..affinity_rule import AffinityRule, same_pod
 from ..container_facts import KUBELET_LABELS, Subkey
 from ..expression import AllOf, AnyOf, Condition, Expression, Not, evaluate
 

@@ -10,8 +10,8 @@ from pinfold.policy.configuration.config_text import read_config
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.model.container import Resources
 from pinfold.policy.pools.pool_labels import pool_labels
-from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
+from pinfold.policy.pools.tree_building import build_tree
 from pinfold.policy.rules.review.mate_review import (
     reviewed_counts,
     reviewed_footprint,
