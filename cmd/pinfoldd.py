@@ -6,10 +6,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -17,11 +17,10 @@ from ..nri.plugin.cri_socket_paths import AUTO
 from ..policy.configuration.config import Log, LogFormat, LogLevel
 from ..policy.configuration.config_text import CheckedConfig
 from ..policy.model.cpuset_conflicts import runc_warning
-from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
 from .control.control_server import ControlServer
 from .control.control_socket import place_control_socket
-from .daemon.config_file import load_config, read_file
+from .daemon.config_file import load_config
 from .daemon.config_watch import ConfigWatch
 from .daemon.daemon import Command, Daemon, memory_bytes
 from .daemon.hint_sources import find_hint_sources
@@ -32,6 +31,7 @@ from .daemon.runtimes import DEFAULT_SOCKET, Access, find_runtime, is_preinstall
 from .daemon.sd_notify import Notifier
 from .daemon_lifecycle import DaemonLifecycle
 from .daemon_reports import DaemonReports
+from .embedded_pods import EmbeddedPods
 from .kernel.tuner import Tuner, tuner_below
 from .metrics.metrics_server import MetricsServer
 from .report.daemon_logger import DaemonLogger
@@ -40,12 +40,6 @@ from .report.log_setup import end_logging
 from .report.path_type import FolderType, PathType
 from .state.state_folder import StateClaim, claim_patiently
 
-if TYPE_CHECKING:
-    from ..nri.embedded.embedded_runtime import EmbeddedRuntime
-    from ..policy.manifests.manifest import ManifestPods
-    from ..policy.manifests.pod_spec import PodSpec
-
-_EMBEDDED_SECONDS: Final = 10.0
 _SWITCH_SECONDS: Final = 0.001
 """How long another thread keeps Python's lock while a runtime's call waits for it; 5 ms usually."""
 
@@ -156,8 +150,7 @@ def command(
     detail, and a second one as before. SIGTERM ends the daemon; containers keep their cpus.
     """
     environment = os.environ
-    written = _read_pods(manifests, runtime)
-    pods = [pod for one in written for pod in one.pods]
+    pods = EmbeddedPods(manifests, runtime)
     found = machine_of(sysfs_root, machine)
     watch = ConfigWatch(config_path)
     loaded = load_config(config_path, environment=environment, settings=settings)
@@ -198,9 +191,8 @@ def command(
     try:
         lifecycle.serve()
         if access.embedded is not None:
-            _warn((remark for one in written for remark in one.remarks), log)
-            _warn(_devices_not_given(pods), log)
-            _run_pods(access.embedded, pods, memory_bytes(found))
+            _warn(pods.remarks(), log)
+            pods.run(access.embedded, memory_bytes(found))
         reload = partial(lifecycle.reload, load, notifier)
         ended = daemon.run(notifier, reload, logs.toggle_debug)
     finally:
@@ -283,38 +275,6 @@ def _listen(daemon: Daemon) -> None:
 
 def _obey(daemon: Daemon, order: Command, _number: int, _frame: object) -> None:
     daemon.tell(order)
-
-
-def _read_pods(paths: Sequence[Path], runtime: str) -> list[ManifestPods]:
-    if not paths:
-        return []
-    if runtime != "embedded":
-        raise click.UsageError("--manifest needs --runtime embedded")
-    # Imported here, as below: a node's daemon has no pods of its own.
-    from ..policy.manifests.manifest import pods_of
-    from ..policy.text.yaml_fields import read_fields
-
-    return [pods_of(read_fields(read_file(path), str(path))) for path in paths]
-
-
-def _devices_not_given(pods: Iterable[PodSpec]) -> Iterator[str]:
-    for pod in pods:
-        for one in (*pod.init_containers, *pod.containers):
-            if wanted := ", ".join([*one.devices, *one.claims]):
-                path = f"{pod.namespace}/{pod.name}/{one.name}"
-                yield (
-                    f"{path}: {wanted}: the embedded runtime has no devices, it is placed without"
-                    " — see with 'pinfold simulate' where it would be beside them"
-                )
-
-
-def _run_pods(runtime: EmbeddedRuntime, pods: list[PodSpec], machine_memory: int | None) -> None:
-    from ..nri.embedded.kubelet import start_pods
-
-    if not runtime.wait_until_synchronized(_EMBEDDED_SECONDS):
-        raise PinfoldError("embedded runtime: no plugin connected to it — look at the log")
-    # Refusals are in the log already, as any decision.
-    start_pods(runtime, pods, machine_memory)
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ import yaml
 
 from ...policy.configuration.config import Config
 from ...policy.configuration.config_text import read_config
-from ...policy.manifests.annotation_lint import is_configuration
 from ...policy.manifests.manifest import parse_manifests
+from ...policy.manifests.manifest_text import is_configuration
 from ...policy.manifests.pod_spec import PodSpec
 from ...policy.rules.central_rules import CentralRules
 from ...policy.rules.podaffinity.configured_rules import (

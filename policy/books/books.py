@@ -23,8 +23,8 @@ from ..pools.domains import Domains
 from ..pools.layout import MachineLayout
 from ..pools.memory_supply import withheld_bytes
 from ..pools.pool_labels import LabelsOfPool, pool_labels
-from ..rules.affinity import AffinityRule
 from ..rules.affinity_index import AffinityIndex
+from ..rules.affinity_rule import AffinityRule
 from ..rules.podaffinity.rule_set import ALL_COUNT, NO_PLACEMENT_RULES, PlacementRules, Uncounted
 from ..rules.podaffinity.standing_rules import StandingRules
 from .booking import Booking

@@ -4,13 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
 import msgspec
-from msgspec import structs
 
-from ...topology.model.machine import Level
 from ..model.container import QosClass
-from ..model.level_name import RULE_LEVELS, level_noun, parse_level
+from ..model.level_name import RULE_LEVELS, parse_level
 from ..model.selector_operator import PSEUDO_LABEL_NAMES, values_fault
-from ..text.glob import GlobError, compile_glob, has_wildcard
+from ..text.glob import GlobError, compile_glob
 from ..text.yaml_document import Path
 from .affinity_fields import (
     ITEMS_MAX,
@@ -27,9 +25,6 @@ from .affinity_fields import (
     PoolExpressionFields,
     PoolTermFields,
     Profile,
-    Rack,
-    RackLevel,
-    ReplicaAntiAffinity,
     TermFields,
     parse_share,
 )
@@ -41,10 +36,6 @@ _IGNORED: Final = "required_during_scheduling_ignored_during_execution"
 _REQUIRED: Final = "required_during_scheduling_required_during_execution"
 _POD_QOS: Final = "pod.qos"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-_PATTERN: Final = "is a pattern, and no namespace has such a name — write the names, {}"
-_INSIDE_ALL: Final = (Level.CORE, Level.CLUSTER)
-"""Levels of which a domain is inside one of any wider level."""
-_WITHOUT_RULES: Final = (None, PodAffinityFields(), PoolAffinityFields())
 
 
 def affinity_faults(config: Config) -> Iterator[Fault]:
@@ -58,104 +49,6 @@ def affinity_faults(config: Config) -> Iterator[Fault]:
         ("hardAffinityWeight",), config.hard_affinity_weight, 0, RULE_WEIGHT_MAX
     )
     yield from _limits(("antiAffinityLimits",), config.anti_affinity_limits)
-
-
-def idle_rules(config: Config) -> Iterator[Fault]:
-    """Racks and profiles that come to no rule, or to rules that oppose each other."""
-    for name, rack in config.racks.items():
-        path: Path = ("racks", name)
-        if not rack.levels:
-            what = (
-                "no level is enabled, so it has no rules — write one, as in numa: {enabled: true}"
-            )
-            yield Fault(path, what)
-            continue
-        for level in RULE_LEVELS:
-            written: RackLevel = getattr(rack, level.value)
-            if not written.enabled and written != RackLevel():
-                what = "accepted, but has no effect — write enabled: true beside it"
-                yield Fault((*path, level.value), what)
-        yield from _opposed_levels(path, rack)
-    yield from _opposed_replicas(config)
-    for namespace in config.namespace_labels:
-        if has_wildcard(namespace):
-            yield Fault(("namespaceLabels", namespace), _PATTERN.format("each with its labels"))
-    for index, profile in enumerate(config.profiles):
-        yield from _patterns(("profiles", index, "addedAffinity"), profile.added_affinity)
-        if all(one in _WITHOUT_RULES for one in structs.astuple(profile.added_affinity)):
-            what = "adds no rules — write addedAffinity: {podAntiAffinity: ..}, or leave it out"
-            yield Fault(("profiles", index), what)
-
-
-def _opposed_levels(path: Path, rack: Rack) -> Iterator[Fault]:
-    """Levels at which a rack's pods are wanted together, and apart by what another one says."""
-    together = {level for level, _rules in rack.levels}
-    for outer, rules in rack.levels:
-        for level, _is_required in rules.inner_levels(outer):
-            if level in together:
-                name = f"enable{level.value.capitalize()}AntiAffinity"
-                what = (
-                    f"keeps its pods apart at {level.value}, where {'.'.join(map(str, path))}."
-                    f"{level.value} wants them together — write {name}: false"
-                )
-                yield Fault((*path, outer.value), what)
-
-
-def _opposed_replicas(config: Config) -> Iterator[Fault]:
-    """Levels at which pods of racks are wanted together, and those of one set apart.
-
-    Each level of sets once, for all racks. Where nothing is said of sets there are probably none: a
-    pod of a rack that is of one is told by itself.
-    """
-    if config.anti_affinity == ReplicaAntiAffinity():
-        return
-    found: dict[Level, list[tuple[str, Level]]] = {}
-    for name, rack in config.racks.items():
-        for level, other in opposed_replicas(rack, config.anti_affinity):
-            found.setdefault(other, []).append((name, level))
-    for other, ((name, level), *more) in found.items():
-        plural = "s" if len(more) > 1 else ""
-        others = f" ({len(more)} other level{plural} of racks, too)" if more else ""
-        what = (
-            f"{replicas_text(level, other)}{others} — {replicas_advice(other)}, if they are of one"
-        )
-        yield Fault(("racks", name, level.value), what)
-
-
-def opposed_replicas(rack: Rack, replicas: ReplicaAntiAffinity) -> Iterator[tuple[Level, Level]]:
-    """Levels at which a rack's pods are wanted together, each with one that keeps sets apart."""
-    for level, _rules in rack.levels:
-        for other, _replicas in replicas.levels:
-            # Whoever is in one domain of the level is in one of these for sure.
-            if other is level or _is_around(other, level):
-                yield level, other
-
-
-def replicas_text(level: Level, other: Level) -> str:
-    """The fault of a rack whose pods are wanted together where another rule keeps sets apart."""
-    return (
-        f"wants its pods in one {level_noun(level)}, where antiAffinity.{other.value}"
-        " keeps those of one resource set apart"
-    )
-
-
-def replicas_advice(other: Level) -> str:
-    """The way to let pods of one set be together at a level."""
-    return f"write antiAffinity: {{{other.value}: {{enabled: false}}}}"
-
-
-def _is_around(outer: Level, inner: Level) -> bool:
-    """Whether each domain of a level is inside one of a wider level, on any machine."""
-    is_wider = RULE_LEVELS.index(outer) < RULE_LEVELS.index(inner)
-    return is_wider and (outer is Level.SOCKET or inner in _INSIDE_ALL)
-
-
-def _patterns(path: Path, added: AddedAffinity) -> Iterator[Fault]:
-    """Patterns among the namespaces of terms."""
-    for at, value in _values(path, msgspec.to_builtins(added)):
-        is_name = at[-2:-1] == ("namespaces",) and isinstance(at[-1], int)
-        if is_name and isinstance(value, str) and has_wildcard(value):
-            yield Fault(at, _PATTERN.format("or a namespaceSelector: {} means all"))
 
 
 def _profile(path: Path, profile: Profile) -> Iterator[Fault]:
@@ -208,7 +101,7 @@ def _pools(path: Path, section: PoolAffinityFields) -> Iterator[Fault]:
 
 def pool_label_keys(section: PoolAffinityFields) -> Iterator[tuple[Path, str]]:
     """The labels that rules about pools ask for, and where in them."""
-    for at, value in _values((), msgspec.to_builtins(section)):
+    for at, value in values_in((), msgspec.to_builtins(section)):
         if at and at[-1] == "key":
             yield at, str(value)
 
@@ -280,7 +173,7 @@ def _keys(selector: LabelSelectorFields | None) -> tuple[str, ...]:
 def _sizes(path: Path, added: object) -> Iterator[Fault]:
     """Faults of rules that are more than an annotation may hold."""
     rules = requirements = 0
-    for at, value in _values(path, added):
+    for at, value in values_in(path, added):
         if at[-1] == "topologyKey" or at[-2:-1] == (_PREFERRED,):
             rules += 1
         if at[-1] == "key" or at[-2] in ("matchLabels", "matchLabelKeys", "mismatchLabelKeys"):
@@ -300,15 +193,15 @@ def _sizes(path: Path, added: object) -> Iterator[Fault]:
             yield Fault(path, f"has {count} {noun} — write at most {limit}")
 
 
-def _values(path: Path, value: object) -> Iterator[tuple[Path, object]]:
+def values_in(path: Path, value: object) -> Iterator[tuple[Path, object]]:
     """All values in a value, and their paths."""
     yield path, value
     if isinstance(value, dict):
         for key, one in cast("Mapping[str, object]", value).items():
-            yield from _values((*path, key), one)
+            yield from values_in((*path, key), one)
     elif isinstance(value, list | tuple):
         for index, one in enumerate(cast("Sequence[object]", value)):
-            yield from _values((*path, index), one)
+            yield from values_in((*path, index), one)
 
 
 def selector_faults(path: Path, selector: LabelSelectorFields | PoolTermFields) -> Iterator[Fault]:

@@ -27,7 +27,8 @@ from ..text.yaml_document import (
 )
 from ..text.yaml_nodes import TextNode
 from .config import Config
-from .config_faults import find_faults, find_idle_fields
+from .config_faults import find_faults
+from .idle_fields import find_idle_fields
 from .section import Section
 from .shape import name_advice, shape_values
 

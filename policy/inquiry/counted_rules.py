@@ -18,7 +18,8 @@ from ..annotations.annotation_keys import domain_of
 from ..engine.snapshot import Snapshot
 from ..model.container import Container, ContainerId
 from ..placing.classifier import Classified, Classifier
-from ..rules.affinity import AFFINITY_KEYS, AffinityRule, same_pod
+from ..rules.affinity import AFFINITY_KEYS
+from ..rules.affinity_rule import AffinityRule, same_pod
 from ..rules.container_facts import Subkey, facts
 from ..rules.evaluation import Steps, TooManyStepsError, holds
 from ..rules.expression import ALWAYS

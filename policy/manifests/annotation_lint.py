@@ -1,9 +1,9 @@
 """Faults of the annotations in Kubernetes manifests, with their places in the file."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from ..annotations.annotation_budget import admit
 from ..annotations.annotation_keys import CRI_DOMAIN, NRI_DOMAIN, domain_of
@@ -12,56 +12,28 @@ from ..annotations.annotations import (
     own_annotations,
 )
 from ..annotations.preferences import parse_preferences
-from ..configuration.config_text import API_VERSION
 from ..model.container import Container, ContainerId, Pod, PodId
 from ..rules.affinity import parse_affinity
 from ..text.errors import Problem
 from ..text.suggestion import nearest
-from ..text.yaml_fields import Field, FieldError
-from ..text.yaml_nodes import STRING, TextError, TextList, TextMap, TextNode, TextScalar, kind_of
-from ..text.yaml_text import Limits, parse_documents
+from ..text.yaml_fields import FieldError
+from ..text.yaml_nodes import STRING, TextError, TextMap, TextNode, TextScalar, kind_of
+from ..text.yaml_text import parse_documents
 from .container_mentions import mentions
+from .finding import Finding, finding_at
+from .manifest_text import MANIFEST_LIMITS, workloads_of
 from .misplaced_fields import misplaced_fields
 from .overridden_values import overridden_problems
-from .pod_places import PodPlaces, distinct
-from .workloads import Workload, find_workloads, follow
+from .pod_places import distinct
+from .workloads import Workload, follow
+from .written_pod import container_names, written_pod
 
-MANIFEST_LIMITS = Limits(
-    characters=4 << 20, depth=64, nodes=200_000, documents=50_000, has_aliases=True
-)
-_GROUP = API_VERSION.partition("/")[0]
 _INDENTED = tuple(
     f"metadata.{field}.{one}"
     for field in ("labels", "annotations")
     for one in ("labels", "annotations")
 )
 """Fields that are told as indented too far, where they are mappings."""
-_INDENT = "    "
-_EXCERPT_MAX = 160
-"""Characters of a line that are shown."""
-
-
-class Finding(Struct, frozen=True, kw_only=True):
-    """A problem, its place in the file (0 if unknown), and that line with the place underlined.
-
-    Without the excerpt, line and column of the problem are inside the text that begins there.
-    """
-
-    problem: Problem
-    line: int = 0
-    column: int = 0
-    excerpt: str = ""
-
-    @property
-    def message(self) -> str:
-        """`where: what — fix`, and the place inside the text where that in the file is unknown."""
-        problem = self.problem
-        fix = f" — {problem.fix}" if problem.fix else ""
-        is_told = self.excerpt or (self.line, self.column) == (problem.line, problem.column)
-        inside = "" if is_told or not problem.column else f":{problem.line}:{problem.column}"
-        return f"{problem.where}{inside}: {problem.what}{fix}"
-
-
 Check = Callable[[str, str, TextNode | None], Iterable[Problem | Finding]]
 """More problems of a pod: of its name, its namespace and the node that describes it.
 
@@ -83,108 +55,13 @@ def lint_manifests(text: str, check: Check | None = None) -> tuple[Finding, ...]
     found: dict[Finding, None] = {}
     try:
         for document in documents:
-            for workload in _workloads(document):
+            for workload in workloads_of(document):
                 found.update(dict.fromkeys(_lint_workload(workload, lines, check)))
     except FieldError as error:
         problem = error.problem or Problem(where="", what=str(error))
         problem = replace(problem, where="manifest")
         found[finding_at(problem, error.line, error.column, lines)] = None
     return tuple(sorted(found, key=lambda finding: (finding.line, finding.column)))
-
-
-class WrittenPod(Struct, frozen=True, kw_only=True, eq=False):
-    """A pod of a manifest, or the template of one, with its places in the file."""
-
-    name: str
-    namespace: str
-    template: TextNode | None
-    is_named: bool
-    """Whether it will be called so: names of pods of other kinds are made up."""
-    manifest: TextNode
-    """The object that it is of."""
-    identity: tuple[str, str, str, str] | None
-    """API group, kind, namespace and name of the object, which in a cluster is one.
-
-    None without a name."""
-    places: PodPlaces
-    annotations: Mapping[str, str]
-    lines: Sequence[str]
-
-    def finding(self, problem: Problem) -> Finding:
-        """A problem of it at its place."""
-        place = self.places.find(problem, self.annotations)
-        shown = finding_at(problem, place.line, place.column, self.lines)
-        return shown if place.is_exact else structs.replace(shown, excerpt="")
-
-
-def written_pods(text: str) -> Iterator[WrittenPod]:
-    """The pods of a text in their order, each template once; none of a text that is wrong."""
-    # One list for all of them: each keeps it.
-    lines = text.splitlines()
-    try:
-        for document in parse_documents(text, MANIFEST_LIMITS):
-            for workload in _workloads(document):
-                yield _written_pod(workload, lines)
-    except (TextError, FieldError):
-        return
-
-
-def _written_pod(workload: Workload, lines: Sequence[str]) -> WrittenPod:
-    manifest, template = workload.node, workload.pod
-    annotations = follow(template, ("metadata", "annotations"))
-    name = _word(manifest, "name")
-    shown = name or _word(template, "name") or workload.kind.lower()
-    namespace = _word(manifest, "namespace") or "default"
-    entries = annotations.entries if isinstance(annotations, TextMap) else ()
-    return WrittenPod(
-        name=shown,
-        namespace=namespace,
-        template=template,
-        is_named=workload.kind == "Pod" and not workload.group and bool(name),
-        manifest=manifest,
-        identity=(workload.group, workload.kind, namespace, name) if name else None,
-        places=PodPlaces(
-            manifest, annotations, _container_names(template), f"{namespace}/{shown}", lines
-        ),
-        annotations={key.value: one.value for key, one in entries if isinstance(one, TextScalar)},
-        lines=lines,
-    )
-
-
-def has_pods(text: str) -> bool:
-    """Whether a text describes pods at all. False for a text that cannot be read."""
-    try:
-        documents = parse_documents(text, MANIFEST_LIMITS)
-        return any(True for document in documents for _ in _workloads(document))
-    except (TextError, FieldError):
-        return False
-
-
-def is_configuration(text: str) -> bool:
-    """Whether a text looks like a configuration: one document without a kind, or of ours."""
-    try:
-        documents = parse_documents(text, MANIFEST_LIMITS)
-    except TextError:
-        return False
-    if len(documents) != 1 or not isinstance(documents[0], TextMap):
-        return False
-    kind = documents[0].find("kind")
-    if kind is None:
-        return documents[0].find("scenarios") is None and not _lacks_kind(documents[0])
-    return isinstance(kind, TextScalar) and kind.value == "TopologyAwarePolicy"
-
-
-def _lacks_kind(document: TextMap) -> bool:
-    """Whether a document without a kind is of another API than a configuration: a manifest."""
-    version = document.find("apiVersion")
-    group = version.value.partition("/")[0] if isinstance(version, TextScalar) else _GROUP
-    return group != _GROUP
-
-
-def _workloads(document: TextNode) -> Iterator[Workload]:
-    for one in find_workloads(Field.of(document, "")):
-        if isinstance(one, Workload):
-            yield one
 
 
 def _lint_workload(workload: Workload, lines: list[str], check: Check | None) -> Iterator[Finding]:
@@ -209,7 +86,7 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
             yield finding_at(fault, value.line, value.column, lines)
         if domain_of(key.value) == CRI_DOMAIN:
             yield finding_at(_old_domain(key.value), key.line, key.column, lines)
-    written = _written_pod(workload, lines)
+    written = written_pod(workload, lines)
     admitted = admit(texts, f"{written.namespace}/{written.name}")
     pod = Pod(
         id=PodId("lint"),
@@ -218,7 +95,7 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
         annotations=admitted.annotations,
         annotation_problems=admitted.problems,
     )
-    names = _container_names(template)
+    names = container_names(template)
     problems = [*_problems(pod, tuple(name.value for name in names))]
     # An object without a template has no pods to check.
     looked_at = check if template is not None else None
@@ -301,41 +178,3 @@ def _fault_of_value(key: TextScalar, value: TextNode) -> Problem | None:
     # The API server refuses a pod with such an annotation as a whole.
     what = f"the value {value.value!r} is not a string"
     return Problem(where=key.value, what=what, fix=f'put it in quotes: "{value.value}"')
-
-
-def finding_at(problem: Problem, line: int, column: int, lines: Sequence[str]) -> Finding:
-    """A problem at a place in a text of these lines, with the excerpt."""
-    excerpt = ""
-    if line and column and line <= len(lines):
-        written, at = lines[line - 1], column - 1
-        # A manifest of a machine may be one line of megabytes.
-        begin = at - _EXCERPT_MAX // 2 if len(written) > _EXCERPT_MAX else 0
-        begin = min(begin, len(written) - _EXCERPT_MAX) if begin > 0 else 0
-        part = _printable(written[begin : begin + _EXCERPT_MAX].rstrip())
-        margin = 0 if begin else min(len(part) - len(part.lstrip()), at)
-        before = "…" if begin else ""
-        after = "…" if len(written.rstrip()) > begin + _EXCERPT_MAX else ""
-        indent = " " * (len(before) + at - begin - margin)
-        excerpt = f"{_INDENT}{before}{part[margin:]}{after}\n{_INDENT}{indent}^"
-    return Finding(problem=problem, line=line, column=column, excerpt=excerpt)
-
-
-def _printable(line: str) -> str:
-    # What a stranger wrote must not steer the terminal.
-    return "".join(one if one.isprintable() else " " for one in line)
-
-
-def _container_names(template: TextNode | None) -> tuple[TextScalar, ...]:
-    names: list[TextScalar] = []
-    for field in ("initContainers", "containers"):
-        containers = follow(template, ("spec", field))
-        for one in containers.items if isinstance(containers, TextList) else ():
-            name = follow(one, ("name",))
-            if isinstance(name, TextScalar):
-                names.append(name)
-    return tuple(names)
-
-
-def _word(manifest: TextNode | None, field: str) -> str:
-    found = follow(manifest, ("metadata", field))
-    return found.value if isinstance(found, TextScalar) else ""

@@ -10,8 +10,9 @@ from ..text.errors import Problem
 from ..text.yaml_fields import Field, FieldError
 from ..text.yaml_nodes import TextError
 from ..text.yaml_text import parse_documents
-from .annotation_lint import MANIFEST_LIMITS, Finding, finding_at
+from .finding import Finding, finding_at
 from .manifest import check_counts, object_name, object_of, template_of
+from .manifest_text import MANIFEST_LIMITS
 from .workloads import NO_KIND, Workload, find_workloads
 
 _NO_CONFIGURATION: Final = "a configuration is one document without '---'"

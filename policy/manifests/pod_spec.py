@@ -142,6 +142,11 @@ class PodSpec:
     init_containers: tuple[ContainerSpec, ...] = ()
     containers: tuple[ContainerSpec, ...] = ()
 
+    @property
+    def all_containers(self) -> tuple[ContainerSpec, ...]:
+        """Every container, in the order in which they start."""
+        return (*self.init_containers, *self.containers)
+
 
 def sized(
     init_containers: Iterable[ContainerSpec], containers: Iterable[ContainerSpec]

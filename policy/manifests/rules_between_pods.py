@@ -1,8 +1,4 @@
-"""Rules between containers of different pods: what can never hold together, or counts for nothing.
-
-A pod of a workload has neither a name nor its controller's labels before it runs: rules that ask
-for these are passed over.
-"""
+"""Rules between containers of different pods: which never hold together, or count for nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -13,31 +9,17 @@ from ...topology.model.machine import Level
 from ..configuration.config import Config, OnUnsatisfiable
 from ..model.container import Container
 from ..model.level_name import level_noun
-from ..rules.affinity import AffinityRule, affinity_rules
-from ..rules.container_facts import KUBELET_LABELS, Subkey
-from ..rules.expression import AllOf, AnyOf, Condition, Expression, Not, evaluate
-from ..rules.podaffinity.rule_review import is_apart_inside, is_written, term_finding
-from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm
-from ..rules.podaffinity.rule_text import placement_rules
-from ..rules.podaffinity.term import POD_NAME, POD_UID, Term
-from ..rules.unmatched_rules import rule_advice
+from ..model.level_nesting import is_apart_inside
+from ..rules.affinity_rule import AffinityRule
+from ..rules.podaffinity.rule_set import RequiredTerm
+from ..rules.podaffinity.term import Term
+from ..rules.review.rule_finding import is_written, term_finding
+from ..rules.review.unmatched_rules import rule_advice
 from ..text.errors import Problem
+from .reviewed_pod import Member, ReviewedPod
 
 _CONTAINERS_MAX: Final = 256
 """Containers that are compared, each with each other: the first of all files."""
-_OF_RUNNING: Final = frozenset({"id", "pod/id", "pod/uid", "tags"})
-_OF_CONTROLLERS: Final = frozenset(
-    {
-        "pod-template-hash",
-        "pod-template-generation",
-        "controller-revision-hash",
-        "controller-uid",
-        "job-name",
-    }
-)
-"""Labels that controllers give to pods; further ones are in domains of Kubernetes."""
-_LABEL_KEYS: Final = "atchLabelKeys"
-"""`matchLabelKeys` and `mismatchLabelKeys` are mostly about labels of controllers."""
 
 _WHICH: Final = "leave both out, or give the one that is meant a greater weight"
 
@@ -55,57 +37,11 @@ class DomainCount(NamedTuple):
 CountDomains = Callable[[Level, Sequence[Container]], DomainCount]
 
 
-class ReviewedPod(Struct, frozen=True, kw_only=True):
-    """A pod as it would be created, its containers in the order of their creation."""
-
-    containers: tuple[Container, ...]
-    is_named: bool
-    """Whether its name is known before it runs."""
-
-
 class Between(Struct, frozen=True):
     """A finding about a pod, by its place in the list of those that were reviewed."""
 
     place: int
     problem: Problem
-
-
-class _Member(Struct, frozen=True, kw_only=True, eq=False):
-    """A container and its rules."""
-
-    place: int
-    container: Container
-    is_named: bool
-    weights: tuple[AffinityRule, ...]
-    placement: PlacementRules
-
-    @property
-    def path(self) -> str:
-        return self.container.path
-
-    @property
-    def has_rules(self) -> bool:
-        return bool(self.weights or self.placement.required or self.placement.preferred)
-
-    def is_about(self, term: Term, other: "_Member") -> bool:
-        """Whether a term of its own is about another one, as far as that is known."""
-        return (
-            is_written(term)
-            and _is_known_of(term, other)
-            and term.matches(self.container, other.container)
-        )
-
-    def rules_about(self, other: "_Member") -> list[AffinityRule]:
-        """Its weights for another one, as far as they are known."""
-        return [
-            one
-            for one in self.weights
-            if one.source.rpartition(":")[2].isdigit()
-            and _is_answered(one.scope, other)
-            and _is_answered(one.match, other)
-            and evaluate(one.scope, other.container)
-            and evaluate(one.match, other.container)
-        ]
 
 
 def rules_between(
@@ -117,7 +53,7 @@ def rules_between(
     there that are in no file: so nothing is a fault. O(containers squared), of the first 256.
     """
     containers = [(place, pod, one) for place, pod in enumerate(pods) for one in pod.containers]
-    every = [_member(place, pod, one, config) for place, pod, one in containers[:_CONTAINERS_MAX]]
+    every = [Member.of(place, pod, one, config) for place, pod, one in containers[:_CONTAINERS_MAX]]
     for one in every:
         if one.has_rules:
             others = [other for other in every if other.place != one.place]
@@ -132,21 +68,7 @@ def rules_between(
         yield from _crowded(every, count_domains)
 
 
-def _member(place: int, pod: ReviewedPod, container: Container, config: Config) -> _Member:
-    placement = placement_rules(container, config)[0]
-    if any(_LABEL_KEYS in text for text in container.pod.annotations.values()):
-        placement = PlacementRules()
-    weights = affinity_rules(container, is_symmetric=config.symmetric_affinity)[0]
-    return _Member(
-        place=place,
-        container=container,
-        is_named=pod.is_named,
-        weights=weights,
-        placement=placement,
-    )
-
-
-def _never_near(one: _Member, every: Sequence[_Member]) -> Iterator[Between]:
+def _never_near(one: Member, every: Sequence[Member]) -> Iterator[Between]:
     """Required affinity to containers of which each keeps this one away."""
     for rule in one.placement.required:
         term = rule.term
@@ -163,12 +85,12 @@ def _never_near(one: _Member, every: Sequence[_Member]) -> Iterator[Between]:
             yield Between(one.place, term_finding(term, one.container, what, fix))
 
 
-def _deadlocked(every: Sequence[_Member]) -> Iterator[Between]:
+def _deadlocked(every: Sequence[Member]) -> Iterator[Between]:
     """Required affinity whose owners wait for one another: each is refused until another is there.
 
     Those who wait for one of these, too. O(rules x containers, for each of them).
     """
-    waiting: dict[_Member, list[tuple[Term, list[_Member]]]] = {}
+    waiting: dict[Member, list[tuple[Term, list[Member]]]] = {}
     for one in every:
         rules = one.placement.required
         if one.placement.on_unsatisfiable is not OnUnsatisfiable.FAIL:
@@ -193,7 +115,7 @@ def _deadlocked(every: Sequence[_Member]) -> Iterator[Between]:
         yield Between(one.place, term_finding(term, one.container, what, fix))
 
 
-def _barrier(owner: _Member, other: _Member, near: Term) -> RequiredTerm | None:
+def _barrier(owner: Member, other: Member, near: Term) -> RequiredTerm | None:
     """A rule by which the owner keeps another one from where that one must be with it."""
     for rule in owner.placement.required:
         is_inside = rule.is_anti and is_apart_inside(rule.term.level, near.level)
@@ -202,7 +124,7 @@ def _barrier(owner: _Member, other: _Member, near: Term) -> RequiredTerm | None:
     return None
 
 
-def _in_vain(one: _Member, others: Sequence[_Member]) -> Iterator[Between]:
+def _in_vain(one: Member, others: Sequence[Member]) -> Iterator[Between]:
     """Weights and preferred rules of two containers that cancel each other, or are opposed."""
     terms, rules = set[Term](), set[AffinityRule]()
     for other in others:
@@ -211,7 +133,7 @@ def _in_vain(one: _Member, others: Sequence[_Member]) -> Iterator[Between]:
             yield from _opposed_weights(one, other, rules)
 
 
-def _cancelling_terms(one: _Member, other: _Member, told: set[Term]) -> Iterator[Between]:
+def _cancelling_terms(one: Member, other: Member, told: set[Term]) -> Iterator[Between]:
     """`told`: terms that were told of for another one already, and the next ones."""
     own, back = _sums(one, other), _sums(other, one)
     for level, weight in own.items():
@@ -232,7 +154,7 @@ def _cancelling_terms(one: _Member, other: _Member, told: set[Term]) -> Iterator
         yield Between(one.place, term_finding(term, one.container, what, _WHICH))
 
 
-def _sums(one: _Member, other: _Member) -> dict[Level, int]:
+def _sums(one: Member, other: Member) -> dict[Level, int]:
     """The weights of preferred rules for another container, by level."""
     found: dict[Level, int] = {}
     for rule in one.placement.preferred:
@@ -241,7 +163,7 @@ def _sums(one: _Member, other: _Member) -> dict[Level, int]:
     return found
 
 
-def _opposed_weights(one: _Member, other: _Member, told: set[AffinityRule]) -> Iterator[Between]:
+def _opposed_weights(one: Member, other: Member, told: set[AffinityRule]) -> Iterator[Between]:
     """`told`: rules that were told of for another one already, and the next ones."""
     own, back = one.rules_about(other), other.rules_about(one)
     mine, theirs = sum(rule.weight for rule in own), sum(rule.weight for rule in back)
@@ -264,7 +186,7 @@ def _opposed_weights(one: _Member, other: _Member, told: set[AffinityRule]) -> I
         yield Between(one.place, rule_advice(own[0], one.container, what, "leave one of them out"))
 
 
-def _one_sided(one: _Member, others: Sequence[_Member]) -> Iterator[Between]:
+def _one_sided(one: Member, others: Sequence[Member]) -> Iterator[Between]:
     """Weights that count in one order of arrival alone, for others that say nothing themselves."""
     told: set[AffinityRule] = set()
     for other in others:
@@ -280,7 +202,7 @@ def _one_sided(one: _Member, others: Sequence[_Member]) -> Iterator[Between]:
             yield Between(one.place, rule_advice(rule, one.container, what, fix))
 
 
-def _crowded(every: Sequence[_Member], count_domains: CountDomains) -> Iterator[Between]:
+def _crowded(every: Sequence[Member], count_domains: CountDomains) -> Iterator[Between]:
     """Containers that must all keep apart, more than the machine has domains."""
     told: set[Level] = set()
     apart_from: dict[Level, Sequence[int]] = {}
@@ -315,7 +237,7 @@ def _crowded(every: Sequence[_Member], count_domains: CountDomains) -> Iterator[
             yield Between(one.place, term_finding(rule.term, one.container, what, fix))
 
 
-def _apart_from(every: Sequence[_Member], level: Level) -> Sequence[int]:
+def _apart_from(every: Sequence[Member], level: Level) -> Sequence[int]:
     """Masks of places in the list: who must be in another domain of a level than each of them.
 
     A required rule of one of two pods is enough.
@@ -332,45 +254,3 @@ def _apart_from(every: Sequence[_Member], level: Level) -> Sequence[int]:
                 found[place] |= 1 << number
                 found[number] |= 1 << place
     return found
-
-
-def _is_known_of(term: Term, other: _Member) -> bool:
-    """Whether all that a term asks for is known of another container before it runs."""
-    requirements = term.selector.requirements if term.selector is not None else ()
-    return not any(
-        one.key == POD_UID
-        or (one.key == POD_NAME and not other.is_named)
-        or _is_of_controllers(one.key)
-        for one in requirements
-    )
-
-
-def _is_answered(expression: Expression, other: _Member) -> bool:
-    """Whether every fact an expression asks for is known of another container before it runs."""
-    match expression:
-        case Condition(key=key):
-            return key is None or not any(_is_unknown(one, other) for one in key.subkeys)
-        case AllOf(terms) | AnyOf(terms):
-            return all(_is_answered(one, other) for one in terms)
-        case Not(term):
-            return _is_answered(term, other)
-
-
-def _is_unknown(subkey: Subkey, other: _Member) -> bool:
-    if subkey.field == "labels":
-        return subkey.name not in KUBELET_LABELS or _is_unnamed(subkey.name, other)
-    if subkey.field == "pod/name":
-        return not other.is_named
-    if subkey.field == "pod/labels":
-        return _is_of_controllers(subkey.name)
-    return subkey.field in _OF_RUNNING
-
-
-def _is_unnamed(label: str, other: _Member) -> bool:
-    return label.endswith("uid") or (label.endswith("pod.name") and not other.is_named)
-
-
-def _is_of_controllers(label: str) -> bool:
-    domain = label.rpartition("/")[0]
-    is_kubernetes = domain == "kubernetes.io" or domain.endswith((".kubernetes.io", ".k8s.io"))
-    return label in _OF_CONTROLLERS or (is_kubernetes and domain != "app.kubernetes.io")

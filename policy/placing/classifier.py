@@ -19,7 +19,8 @@ from ..model.cpu_preference import CpuPriority, QuotaUse, SmtPreference
 from ..model.hint import Hint
 from ..model.request import CpuType, Isolation, Request
 from ..pools.memory_supply import read_memory_supply
-from ..rules.affinity import AffinityRule, affinity_rules, bind_rules, parse_affinity
+from ..rules.affinity import affinity_rules, bind_rules, parse_affinity
+from ..rules.affinity_rule import AffinityRule
 from ..rules.central_rules import naming_rules
 from ..rules.podaffinity.own_rules import has_label_keys
 from ..rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules

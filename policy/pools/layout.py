@@ -10,8 +10,9 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..configuration.config import Config
 from ..cpus.picker import CpuPicker
 from .domains import Domains
-from .pool_tree import PoolTree, build_tree
+from .pool_tree import PoolTree
 from .supply import Supply, read_supply
+from .tree_building import build_tree
 
 
 class MachineLayout(Struct, frozen=True, kw_only=True, eq=False):

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ..model.container import Container, ContainerId
 from ..text.errors import Problem
-from .affinity import AffinityRule
+from .affinity_rule import AffinityRule
 from .container_facts import Subkey, facts
 from .evaluation import Steps, TooManyStepsError
 from .residents import Residents

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from ..model.container import ContainerId
-from .affinity import AffinityRule
+from .affinity_rule import AffinityRule
 from .container_facts import Subkey
 from .evaluation import Steps, TooManyStepsError, holds, keeping_steps, looking_steps
 from .expression import ALWAYS, AllOf, Condition, Expression, Not, evaluate_facts, identity

@@ -7,8 +7,8 @@ from msgspec import Struct
 from ..engine.engine import Engine
 from ..tuning.interrupts import Interrupt
 from .expressions.evaluator import evaluate
-from .expressions.evaluator_tables import Function, Value
 from .expressions.failed_values import failed_values
+from .expressions.values import Function, Value
 from .scenario_facts import (
     FACT_FUNCTIONS,
     RESOURCES,

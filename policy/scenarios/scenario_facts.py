@@ -17,7 +17,7 @@ from ..tuning.clos_plan import ClosId
 from ..tuning.effects import Hardware, KnobKind, effects
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import extended_resources
-from .expressions.evaluator_tables import Function, Value, brief, elements
+from .expressions.values import Function, Value, brief, elements
 
 T = TypeVar("T")
 _NAME_PARTS: Final = re.compile(r"[^0-9]*")

@@ -16,7 +16,7 @@ from ..model.kubelet_resources import as_told
 from ..text.errors import Problem
 from ..tuning.scheduling import scheduling_values
 from .creation import NodeMemory, created_container, created_pod, resized
-from .expressions.evaluator_tables import Value
+from .expressions.values import Value
 from .law_watch import LawWatch
 from .policy_run import PolicyRun
 from .present import Present
@@ -194,7 +194,7 @@ class ScenarioRun:
         pod = created_pod(spec, self._serial)
         self.runtime.pods[pod.namespace, pod.name] = pod
         errors: list[str] = []
-        for one in (*spec.init_containers, *spec.containers):
+        for one in spec.all_containers:
             container = self._container(pod, one)
             error = self._create(container)
             errors.extend([error] if error else [])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ..text.errors import Problem
 from .expressions.evaluator import EvaluatorError
-from .expressions.evaluator_tables import Value, brief
+from .expressions.values import Value, brief
 from .result import Expectation, RefusedContainer, Skipped
 
 Evaluate = Callable[[str], Value]

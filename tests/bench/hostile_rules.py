@@ -11,7 +11,7 @@ from pinfold.policy.annotations.annotation_budget import MARKS_MAX, admit
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.rules import affinity
+from pinfold.policy.rules import affinity, affinity_reader
 from pinfold.policy.text.text_cache import TextCache
 from tests.bench.sizes import Size
 from tests.bench.timings import Timings
@@ -160,7 +160,7 @@ class Attacker:
     def _rules(self) -> list[Rule]:
         rules: list[Rule] = []
         size, nodes = 20, 4
-        while len(rules) < affinity.MAX_RULES:
+        while len(rules) < affinity_reader.MAX_RULES:
             rule: Rule = {"match": self._expression(self._depth)}
             rule["scope"] = self._expression(self._depth) if self._is_scoped else EVERYONE
             rule["weight"] = self._chance.randint(-1000, 1000)
@@ -212,7 +212,7 @@ class Attacker:
 
 def time_rules(size: Size, samples: int, *, make: Callable[[int], list[Rule]]) -> Timings:
     """The decision about a container of the most ordinary rules that nobody has read before."""
-    return _time(size, [annotation(make(affinity.MAX_RULES))] * samples, [])
+    return _time(size, [annotation(make(affinity_reader.MAX_RULES))] * samples, [])
 
 
 def time_product(size: Size, samples: int) -> Timings:

@@ -5,8 +5,9 @@ from msgspec.structs import replace
 
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
 from pinfold.policy.rules import affinity_index, symmetric_rules
-from pinfold.policy.rules.affinity import MAX_WEIGHT, AffinityRule, parse_affinity
+from pinfold.policy.rules.affinity import parse_affinity
 from pinfold.policy.rules.affinity_index import AffinityIndex
+from pinfold.policy.rules.affinity_rule import MAX_WEIGHT, AffinityRule
 from pinfold.policy.rules.expression import (
     ALWAYS,
     AllOf,

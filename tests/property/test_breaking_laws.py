@@ -20,8 +20,8 @@ from pinfold.policy.placing.judging.restriction import Restriction
 from pinfold.policy.placing.openings.broken_places import degraded
 from pinfold.policy.placing.openings.openings import OpeningSearch
 from pinfold.policy.pools.domains import Domains
-from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
+from pinfold.policy.pools.tree_building import build_tree
 from pinfold.policy.rules.pulls import Pulls
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Level

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.scenarios.expressions.evaluator import EvaluatorError, evaluate
-from pinfold.policy.scenarios.expressions.evaluator_tables import Record, Value
+from pinfold.policy.scenarios.expressions.values import Record, Value
 
 NAMES: dict[str, Value] = {
     "cpus": {"a": frozenset({"cpu0", "cpu1"}), "b": frozenset({"cpu1"})},

@@ -14,8 +14,9 @@ from pinfold.policy.hints.hint_score import scores
 from pinfold.policy.hints.hint_text import annotated_hints
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.model.hint import Hint, HintOrigin
-from pinfold.policy.pools.pool_tree import PoolTree, build_tree
+from pinfold.policy.pools.pool_tree import PoolTree
 from pinfold.policy.pools.supply import read_supply
+from pinfold.policy.pools.tree_building import build_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 

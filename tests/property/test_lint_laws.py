@@ -11,8 +11,8 @@ from pinfold.policy.manifests.annotation_lint import lint_manifests
 from pinfold.policy.manifests.manifest import parse_manifests
 from pinfold.policy.model.grant import Refusal
 from pinfold.policy.placing.classifier import grave_problems
+from pinfold.policy.scenarios.check.pod_check import PodCheck
 from pinfold.policy.scenarios.creation import created_container, created_pod
-from pinfold.policy.scenarios.pod_check import PodCheck
 from pinfold.policy.scenarios.scenario_file import Topology
 from pinfold.policy.scenarios.simulation import pods_scenario, run_scenario
 from pinfold.topology.made.spec import machine_from_spec

@@ -23,8 +23,8 @@ from pinfold.policy.configuration.affinity_fields import (
     WORD_MAX,
 )
 from pinfold.policy.configuration.config import Config, OnUnsatisfiable
-from pinfold.policy.configuration.config_faults import MACHINE_LABELS
 from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.configuration.pool_label_names import MACHINE_LABELS
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.manifests.annotation_lint import lint_manifests
 from pinfold.policy.manifests.manifest import parse_manifests
@@ -32,9 +32,10 @@ from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.model.level_name import RULE_LEVELS
 from pinfold.policy.model.selector_operator import PoolOperator
 from pinfold.policy.pools.pool_labels import pool_labels
-from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
-from pinfold.policy.rules.affinity import MAX_RULES, RULE_FIELDS, affinity_rules
+from pinfold.policy.pools.tree_building import build_tree
+from pinfold.policy.rules.affinity import affinity_rules
+from pinfold.policy.rules.affinity_reader import MAX_RULES, RULE_FIELDS
 from pinfold.policy.rules.container_facts import FIELDS
 from pinfold.policy.rules.expression import MAX_VALUES
 from pinfold.policy.rules.operators import OPERATORS
@@ -49,7 +50,7 @@ from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.policy.rules.podaffinity.term import PSEUDO_LABELS
 from pinfold.policy.rules.podaffinity.term_text import SPREAD_FIELDS
 from pinfold.policy.rules.podaffinity.written_fields import TERM_FIELDS
-from pinfold.policy.scenarios.pod_check import PodCheck
+from pinfold.policy.scenarios.check.pod_check import PodCheck
 from pinfold.policy.scenarios.scenario_file import Topology
 from pinfold.policy.scenarios.simulation import pods_scenario, run_scenario
 from pinfold.policy.text.glob import MAX_LENGTH

@@ -18,7 +18,7 @@ from pinfold.policy.placing.pool_choice import Chooser, Facts
 from pinfold.policy.pools.closeness import Closeness
 from pinfold.policy.pools.pool_tree import Pool
 from pinfold.policy.scenarios.expressions.evaluator import evaluate
-from pinfold.policy.scenarios.expressions.evaluator_tables import Record, Value
+from pinfold.policy.scenarios.expressions.values import Record, Value
 from pinfold.policy.text.quantity import parse_milli
 from pinfold.policy.text.yaml_fields import Field
 from pinfold.topology.model.machine import MemoryKind

@@ -25,10 +25,11 @@ from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, Q
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.policy.model.request import Request
-from pinfold.policy.pools.pool_tree import Branch, PoolKind, PoolTree, number_branches
+from pinfold.policy.pools.pool_tree import PoolKind, PoolTree
 from pinfold.policy.pools.supply import Supply
+from pinfold.policy.pools.tree_building import Branch, number_branches
 from pinfold.policy.scenarios.expressions.evaluator import evaluate
-from pinfold.policy.scenarios.expressions.evaluator_tables import Value
+from pinfold.policy.scenarios.expressions.values import Value
 from pinfold.policy.text.yaml_fields import Field
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId

@@ -5,18 +5,13 @@ from dataclasses import replace
 
 from ....policy.configuration.config import Config
 from ....policy.configuration.config_text import KIND, config_document, parse_config_document
-from ....policy.manifests.annotation_lint import (
-    Finding,
-    WrittenPod,
-    finding_at,
-    has_pods,
-    is_configuration,
-    lint_manifests,
-    written_pods,
-)
+from ....policy.manifests.annotation_lint import lint_manifests
+from ....policy.manifests.finding import Finding, finding_at
+from ....policy.manifests.manifest_text import has_pods, is_configuration
 from ....policy.manifests.object_faults import object_faults
 from ....policy.manifests.workloads import ManifestObject, find_objects
-from ....policy.scenarios.pod_check import PodCheck
+from ....policy.manifests.written_pod import WrittenPod, written_pods
+from ....policy.scenarios.check.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import is_scenario_file, parse_scenarios
 from ....policy.text.errors import Problem, position_text
 from ....policy.text.yaml_fields import Field, FieldError, read_fields

@@ -10,8 +10,8 @@ from ....policy.engine.engine import Engine
 from ....policy.manifests.pod_places import FilePlace, PodPlaces, distinct
 from ....policy.manifests.pod_spec import PodSpec
 from ....policy.rules.central_rules import CentralRules
+from ....policy.scenarios.check.pod_check import PodCheck
 from ....policy.scenarios.expressions.evaluator import EvaluatorError, check_expression
-from ....policy.scenarios.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import KIND, Scenario, ScenarioFile
 from ....policy.scenarios.step import CreatePod, Expect, Reconfigure, Start, Step, UnsupportedStep
 from ....policy.text.errors import ConfigError

@@ -5,7 +5,7 @@ from typing import Final
 
 from ....topology.model.machine import Level
 from ...model.cpu_preference import BurstLevel
-from ...rules.affinity import AffinityRule
+from ...rules.affinity_rule import AffinityRule
 from ...rules.podaffinity.rule_set import PlacementRules
 
 _NARROWEST_FIRST: Final = tuple(reversed(BurstLevel))

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotation_keys import RACK_LABEL, RESOURCE_SET_LABEL
-from ...configuration.affinity_faults import opposed_replicas, replicas_advice, replicas_text
 from ...configuration.affinity_fields import LabelSelectorFields, Profile, Rack
 from ...configuration.annotation_rule_fields import LoadClass, LoadLevel
 from ...configuration.config import Config
+from ...configuration.idle_rules import opposed_replicas, replicas_advice, replicas_text
 from ...model.container import Pod
 from ...model.selector_operator import LabelOperator
 from ...text.errors import Problem

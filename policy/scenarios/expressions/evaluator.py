@@ -20,15 +20,8 @@ from .evaluator_tables import (
     METHODS,
     OPERATORS,
     SET_METHODS,
-    Function,
-    Record,
-    Value,
-    brief,
-    collect,
-    elements,
-    kind_of,
-    part_of,
 )
+from .values import Function, Record, Value, brief, collect, elements, kind_of, part_of
 
 MAX_SOURCE: Final = 4000
 MAX_PARTS: Final = 2000

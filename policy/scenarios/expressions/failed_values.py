@@ -7,7 +7,7 @@ from typing import Final
 
 from ....topology.sets.cpuset import MAX_IDS, CpuSet
 from .evaluator import EvaluatorError, evaluate
-from .evaluator_tables import Function, Value, describe
+from .values import Function, Value, describe
 
 _SHOWN_MAX: Final = 6
 _CHARACTERS_MAX: Final = 80

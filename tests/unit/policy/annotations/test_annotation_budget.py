@@ -23,7 +23,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.model.grant import Refusal
 from pinfold.policy.placing.classifier import Classifier
-from pinfold.policy.rules import affinity
+from pinfold.policy.rules import affinity, affinity_reader
 from pinfold.policy.text.errors import PROBLEMS_MAX, Problem, first_problems
 from pinfold.policy.text.text_cache import LONG_MAX, SHORT_MAX, TextCache
 from pinfold.policy.text.yaml_nodes import TextError, TextList, TextMap, TextNode
@@ -275,7 +275,7 @@ def test_as_many_ordinary_rules_as_count_are_within_the_budget() -> None:
         "- scope: {key: namespace, operator: In, values: [shop]}\n"
         f"  match: {{key: name, operator: In, values: [web{number}]}}\n"
         "  weight: 10\n"
-        for number in range(affinity.MAX_RULES)
+        for number in range(affinity_reader.MAX_RULES)
     )
     annotations = {f"{DOMAIN}/affinity": f"main:\n{rules}"}
     admitted = admit(annotations, "shop/web")
@@ -283,4 +283,4 @@ def test_as_many_ordinary_rules_as_count_are_within_the_budget() -> None:
     pod = Pod(id=PodId("web"), name="web", namespace="shop", annotations=annotations)
     owned, problems = affinity.parse_affinity(annotations, pod)
     assert problems == ()
-    assert len(owned["main"]) == affinity.MAX_RULES
+    assert len(owned["main"]) == affinity_reader.MAX_RULES

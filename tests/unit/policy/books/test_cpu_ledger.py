@@ -14,8 +14,8 @@ from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Grant, PoolId
 from pinfold.policy.model.request import CpuType
-from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import Supply, read_supply
+from pinfold.policy.pools.tree_building import build_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet, iter_bits

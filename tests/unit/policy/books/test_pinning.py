@@ -15,8 +15,8 @@ from pinfold.policy.model.grant import Grant, PoolId
 from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.model.request import CpuType
 from pinfold.policy.pools.domains import Domains
-from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
+from pinfold.policy.pools.tree_building import build_tree
 from pinfold.policy.rules.affinity_index import AffinityIndex
 from pinfold.policy.rules.podaffinity.standing_rules import StandingRules
 from pinfold.topology.made.spec import machine_from_spec

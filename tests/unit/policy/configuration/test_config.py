@@ -899,6 +899,21 @@ KEPT_APART = "podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: 
             id="together in an L3 group, which may be wider than a NUMA node",
         ),
         pytest.param(
+            f"racks: {{a: {{cluster: {{enabled: true}}}}}}\n{REPLICAS}",
+            [],
+            id="together in a cluster: where there is none, in an L3 group in its place",
+        ),
+        pytest.param(
+            "racks: {a: {l3: {enabled: true}}}\n"
+            "antiAffinity: {numa: {enabled: false}, die: {enabled: true}}",
+            [
+                "racks.a.l3: wants its pods in one L3 group, where antiAffinity.die keeps those of"
+                " one resource set apart — write antiAffinity: {die: {enabled: false}}, if they"
+                " are of one"
+            ],
+            id="together in an L3 group, inside of a die where replicas keep apart",
+        ),
+        pytest.param(
             f"{NO_REPLICAS[:-1]}, core: {{enabled: true}}}}\n"
             "racks: {a: {numa: {enabled: true}}}",
             [],

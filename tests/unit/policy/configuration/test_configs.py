@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.configuration.config_faults import IDLE_FIELDS
 from pinfold.policy.configuration.config_text import parse_config_document, read_config
+from pinfold.policy.configuration.idle_fields import IDLE_FIELDS
 from pinfold.policy.configuration.section import Section
 
 CONFIGS = Path(__file__).parents[4] / "configs"

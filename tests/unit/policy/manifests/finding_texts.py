@@ -1,6 +1,6 @@
 """Findings of manifests as `pinfold lint` tells them."""
 
-from pinfold.policy.manifests.annotation_lint import Finding
+from pinfold.policy.manifests.finding import Finding
 from pinfold.policy.text.errors import placed_text, position_text
 
 

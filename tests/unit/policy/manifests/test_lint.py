@@ -5,12 +5,9 @@ import pytest
 from click.testing import CliRunner
 
 from pinfold.cmd.pinfold import main
-from pinfold.policy.manifests.annotation_lint import (
-    has_pods,
-    is_configuration,
-    lint_manifests,
-    written_pods,
-)
+from pinfold.policy.manifests.annotation_lint import lint_manifests
+from pinfold.policy.manifests.manifest_text import has_pods, is_configuration
+from pinfold.policy.manifests.written_pod import written_pods
 from tests.unit.policy.manifests.finding_texts import finding_text
 
 POD = """\

@@ -10,8 +10,9 @@ from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.model.grant import PoolId
 from pinfold.policy.pools.closeness import Closeness
-from pinfold.policy.pools.pool_tree import PoolTree, build_tree
+from pinfold.policy.pools.pool_tree import PoolTree
 from pinfold.policy.pools.supply import read_supply
+from pinfold.policy.pools.tree_building import build_tree
 from pinfold.topology.made.spec import machine_from_spec
 
 

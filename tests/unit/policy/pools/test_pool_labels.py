@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config, PoolLabels
-from pinfold.policy.configuration.config_faults import MACHINE_LABELS
+from pinfold.policy.configuration.pool_label_names import MACHINE_LABELS
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.pools.pool_labels import idle_pool_labels, pool_labels
-from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
+from pinfold.policy.pools.tree_building import build_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import CoreKind, Machine, MemoryKind
 

@@ -7,8 +7,9 @@ import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.cpus.picker import CpuPicker
-from pinfold.policy.pools.pool_tree import PoolKind, PoolTree, build_tree
+from pinfold.policy.pools.pool_tree import PoolKind, PoolTree
 from pinfold.policy.pools.supply import read_supply
+from pinfold.policy.pools.tree_building import build_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet

@@ -5,15 +5,13 @@ import yaml
 
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.rules.affinity import (
-    MAX_FAULTS,
-    MAX_RULES,
-    AffinityRule,
     affinity_rules,
     colocate_namespaces_rule,
     colocate_pods_rule,
     parse_affinity,
-    same_pod,
 )
+from pinfold.policy.rules.affinity_reader import MAX_FAULTS, MAX_RULES
+from pinfold.policy.rules.affinity_rule import AffinityRule, same_pod
 from pinfold.policy.rules.expression import (
     ALWAYS,
     MAX_EXPRESSIONS,

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.rules import symmetric_rules
-from pinfold.policy.rules.affinity import MAX_RULES, AffinityRule
 from pinfold.policy.rules.affinity_index import (
     NEWCOMER_RULES_STEPS,
     RULE_STEPS,
     AffinityIndex,
 )
+from pinfold.policy.rules.affinity_reader import MAX_RULES
+from pinfold.policy.rules.affinity_rule import AffinityRule
 from pinfold.policy.rules.container_facts import Subkey, facts
 from pinfold.policy.rules.evaluation import Steps, TooManyStepsError, holds
 from pinfold.policy.rules.expression import ALWAYS, AllOf, AnyOf, Expression, Not, condition

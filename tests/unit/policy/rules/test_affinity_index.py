@@ -1,8 +1,9 @@
 import pytest
 
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
-from pinfold.policy.rules.affinity import AffinityRule, parse_affinity, same_pod
+from pinfold.policy.rules.affinity import parse_affinity
 from pinfold.policy.rules.affinity_index import AffinityIndex
+from pinfold.policy.rules.affinity_rule import AffinityRule, same_pod
 from pinfold.policy.rules.container_facts import Subkey
 from pinfold.policy.rules.expression import ALWAYS, AllOf, AnyOf, Expression, Not, condition
 from pinfold.policy.rules.residents import Residents

@@ -1,7 +1,7 @@
 import pytest
 
 from pinfold.policy.scenarios.expressions.evaluator import evaluate
-from pinfold.policy.scenarios.expressions.evaluator_tables import Value
+from pinfold.policy.scenarios.expressions.values import Value
 from pinfold.policy.scenarios.scenario_facts import MachineNames, fact_names, set_ids
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet

@@ -1,7 +1,7 @@
 import pytest
 
 from pinfold.policy.scenarios.expressions.evaluator import EvaluatorError, evaluate
-from pinfold.policy.scenarios.expressions.evaluator_tables import Record, Value
+from pinfold.policy.scenarios.expressions.values import Record, Value
 
 CPUS: Value = {
     "a": frozenset({"cpu0", "cpu1"}),

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from pinfold.policy.scenarios.expressions.evaluator import EvaluatorError, evaluate
-from pinfold.policy.scenarios.expressions.evaluator_tables import Value
 from pinfold.policy.scenarios.expressions.failed_values import failed_values
+from pinfold.policy.scenarios.expressions.values import Value
 
 CPUS: Mapping[str, Value] = {
     "a": frozenset({"cpu00", "cpu01", "cpu02"}),

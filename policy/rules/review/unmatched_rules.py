@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 from typing import Final
 
-from ..model.container import Container
-from ..text.errors import Problem
-from .affinity import AffinityRule, affinity_rules, same_pod
-from .container_facts import KUBELET_LABELS, Subkey
-from .expression import AllOf, AnyOf, Condition, Expression, Not, evaluate
+from ...model.container import Container
+from ...text.errors import Problem
+from ..affinity import affinity_rules
+from ..affinity_rule import AffinityRule, same_pod
+from ..container_facts import KUBELET_LABELS, Subkey
+from ..expression import AllOf, AnyOf, Condition, Expression, Not, evaluate
 
 _OF_RUNNING: Final = frozenset({"id", "pod/id", "pod/uid", "tags"})
 """Facts that only a running container has."""

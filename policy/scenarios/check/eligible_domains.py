@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
-from ...topology.model.machine import Level, Machine
-from ..configuration.config import Config
-from ..manifests.rules_between_pods import DomainCount
-from ..model.container import Container, ContainerId
-from ..model.request import Request
-from ..placing.classifier import Classifier
-from ..pools.domains import Domains
-from ..pools.supply import Supply
+from ....topology.model.machine import Level, Machine
+from ...configuration.config import Config
+from ...manifests.rules_between_pods import DomainCount
+from ...model.container import Container, ContainerId
+from ...model.request import Request
+from ...placing.classifier import Classifier
+from ...pools.domains import Domains
+from ...pools.supply import Supply
 
 
 class EligibleDomains:

@@ -10,18 +10,20 @@ from pinfold.policy.configuration.config_text import read_config
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.model.container import Resources
 from pinfold.policy.pools.pool_labels import pool_labels
-from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
-from pinfold.policy.rules.podaffinity.pool_review import reviewed_absences, reviewed_pools
-from pinfold.policy.rules.podaffinity.rule_review import (
+from pinfold.policy.pools.tree_building import build_tree
+from pinfold.policy.rules.review.mate_review import (
     reviewed_counts,
     reviewed_footprint,
     reviewed_mates,
+)
+from pinfold.policy.rules.review.pool_review import reviewed_absences, reviewed_pools
+from pinfold.policy.rules.review.rule_review import (
     reviewed_rules,
 )
 from pinfold.topology.made.spec import machine_from_spec
 
-from .rule_cases import container
+from ..podaffinity.rule_cases import container
 
 FIELD = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED_FIELD = "preferredDuringSchedulingIgnoredDuringExecution"

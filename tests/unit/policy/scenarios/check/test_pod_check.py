@@ -8,7 +8,7 @@ from pinfold.cmd.pinfold import main
 from pinfold.policy.configuration.annotation_rule_fields import AnnotationRule
 from pinfold.policy.configuration.config import Agent, Config, CpuClass, PoolLabels
 from pinfold.policy.manifests.annotation_lint import lint_manifests
-from pinfold.policy.scenarios.pod_check import PodCheck
+from pinfold.policy.scenarios.check.pod_check import PodCheck
 from pinfold.topology.made.spec import machine_from_spec
 from tests.unit.policy.manifests.finding_texts import finding_text
 

@@ -8,18 +8,19 @@ from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotations import effective
 from ...configuration.config import Config
-from ...configuration.config_faults import FLAG_LABEL, MACHINE_LABELS, MEASURED_LABELS
+from ...configuration.pool_label_names import FLAG_LABEL, MACHINE_LABELS, MEASURED_LABELS
 from ...model.container import Container, ContainerId
 from ...model.level_name import level_noun
 from ...model.selector_operator import PoolOperator
 from ...pools.pool_tree import PoolTree
 from ...text.errors import Problem
 from ...text.suggestion import nearest, suggestion
-from .own_rules import POOL_NAME_KEY
-from .pool_term import PoolExpression, PoolTerm
-from .rule_review import Masks, finding
-from .rule_set import PlacementRules
-from .rule_text import placement_rules
+from ..podaffinity.own_rules import POOL_NAME_KEY
+from ..podaffinity.pool_term import PoolExpression, PoolTerm
+from ..podaffinity.rule_set import PlacementRules
+from ..podaffinity.rule_text import placement_rules
+from .mate_review import Masks
+from .rule_finding import finding
 
 _LEVELS: Final = ("socket", "die", "numa", "l3")
 """Labels of domains, the widest first: a pool that lies in several of a level has none of it."""
