@@ -1,9 +1,8 @@
 """Breaking of rules that may degrade: the parts of each pool where the fewest of them break."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
-from heapq import merge
-from itertools import groupby
+from itertools import accumulate, groupby, islice
 from operator import attrgetter
 from typing import Final
 
@@ -269,29 +268,40 @@ class Breaking:
 
     def _least_union(self, pool_id: int, known: BrokenPart | None) -> BrokenPart | None:
         """The parts of a region together that break least and fit, or else what fits already."""
-        by_region = self._by_region(self._wide_parts(pool_id))
-        unions = merge(*[self._unions(pool_id, some) for some in by_region], key=_COST)
-        for cost, some in groupby(unions, _COST):
-            if known is not None and cost > known.cost:
-                break
-            equals = list(some)
-            if known is not None and cost == known.cost:
+        unions: dict[int, list[BrokenPart]] = {}
+        for some in self._by_region(self._wide_parts(pool_id)):
+            for one in self._unions(pool_id, some, None if known is None else known.cost):
+                unions.setdefault(one.cost, []).append(one)
+        for cost in sorted(unions):
+            equals = unions[cost]
+            if known is not None and cost >= known.cost:
+                if cost > known.cost:
+                    break
                 equals.append(known)
             found = self._ranks.first_of_equals(pool_id, equals)
             if found is not None:
                 return found
         return known
 
-    def _unions(self, pool_id: int, parts: Sequence[BrokenPart]) -> Iterator[BrokenPart]:
-        """The first two parts of a region together, the first three, and so on, the cheapest first.
+    def _unions(
+        self, pool_id: int, parts: Sequence[BrokenPart], most: int | None
+    ) -> Sequence[BrokenPart]:
+        """The first two parts of a region together, the first three, and so on, up to a cost.
 
-        `parts`: all of the pool but those that are kept as masks.
+        Nothing that is added makes one cheaper. `parts`: all of the pool but those that are kept as
+        masks. `most`: the highest cost.
         """
         ordered = [(one.order, one.cpus, one.broken) for one in parts]
         ordered += self._narrow.ordered(self._search.tree.masks[pool_id])
         ordered.sort()
-        region, cpus, broken = parts[0].region if parts else 0, 0, 0
-        for number, (_, more, rules) in enumerate(ordered):
-            cpus, broken = cpus | more, broken | rules
-            if number and self._search.bounds.may_fit(cpus):
-                yield self._part(region, cpus, broken)
+        region, cost = parts[0].region if parts else 0, self._costs.cost
+        all_cpus = accumulate([one for _, one, _ in ordered], int.__or__)
+        all_broken = accumulate([one for _, _, one in ordered], int.__or__)
+        together = islice(zip(all_cpus, all_broken, strict=True), 1, None)
+        found: list[BrokenPart] = []
+        for cpus, broken in together:
+            price = cost(cpus, broken)
+            if most is not None and price > most:
+                break
+            found.append(BrokenPart(region, cpus, broken, price, (cpus & -cpus).bit_length() - 1))
+        return found

@@ -9,8 +9,6 @@ from .openings import OpeningSearch
 
 _RANK: Final = attrgetter("rank")
 
-_Rank = tuple[int, int, int, int]
-
 
 class PartRanks:
     """The ranks of parts for one newcomer; lower is better."""
@@ -27,25 +25,23 @@ class PartRanks:
         self.left = None if is_drawn else self.free
         """All cpus that are left, where nothing draws to some of them."""
 
-    def rank(self, pool_id: int, cpus: int) -> _Rank:
-        """The rank of some cpus of a pool."""
-        search = self._search
-        if not self.are_kept:
-            liking, free = search.liking(pool_id, cpus), search.free(pool_id, cpus)
-            return -liking, -free, cpus & -cpus, cpus
-        # There may be thousands.
-        left, pulls, count = cpus & self.free, search.judgement.pulls, search.request.exclusive
-        liking = 0
-        if pulls:
-            liking = pulls.best_score(left, count) if count else pulls.score(left)
-        return -liking, -left.bit_count(), cpus & -cpus, cpus
-
     def best_of_equals(self, pool_id: int, parts: Sequence[BrokenPart]) -> BrokenPart:
         """The first part by rank, of some that cost as much."""
-        for one in parts:
-            if one.rank is None or not self.are_kept:
-                # How much it is liked takes long to tell.
-                one.rank = self.rank(pool_id, one.cpus)
+        search, are_kept, free = self._search, self.are_kept, self.free
+        pulls, count = search.judgement.pulls or None, search.request.exclusive
+        for one in parts:  # without a call for each: there may be thousands
+            if are_kept and one.rank is not None:
+                continue
+            cpus, liking = one.cpus, 0
+            if not are_kept:
+                liking, number = search.liking(pool_id, cpus), search.free(pool_id, cpus)
+            else:
+                left = cpus & free
+                number = left.bit_count()
+                if pulls is not None:
+                    # How much it is liked takes long to tell.
+                    liking = pulls.best_score(left, count) if count else pulls.score(left)
+            one.rank = -liking, -number, cpus & -cpus, cpus
         return min(parts, key=_RANK)
 
     def fits(self, pool_id: int, part: BrokenPart) -> bool:
