@@ -306,7 +306,6 @@ class OpeningSearch:
         # Who takes cpus leaves some to those it must be beside, and of a whole pool as well.
         counts_whole = not (self.request.exclusive and self.judgement.companions)
         found: dict[int, list[int]] = {}
-        ids = range(len(pools))
         for region in regions:
             pending: list[int] = [self.tree.root.id]
             if not closed and not has_repeated:
@@ -325,15 +324,10 @@ class OpeningSearch:
                 mask, children = masks[pool_id], pools[pool_id].children
                 here = region & mask
                 is_whole = counts_whole and here == mask
-                if here == mask and not has_repeated:
+                if is_whole and not has_repeated:
                     inner = slice(pools[pool_id].first, pool_id + 1)
-                    if counts_whole:
-                        best[inner] = masks[inner]
-                        continue
-                    # All below is left whole, too: to go there takes as long as to tell what fits.
-                    if not closed and found.keys().isdisjoint(ids[inner]):
-                        found.update(zip(ids[inner], [[one] for one in masks[inner]], strict=True))
-                        continue
+                    best[inner] = masks[inner]
+                    continue
                 is_held = False
                 for child in children:
                     if inside := here & masks[child]:
