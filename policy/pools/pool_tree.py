@@ -106,11 +106,6 @@ class PoolTree(Struct, frozen=True, kw_only=True):
                 return one
         return self.root.id
 
-    def is_in_leaf(self, cpus: int) -> bool:
-        """Whether some cpus are a part of a narrowest pool, not all of it. O(depth)."""
-        holding = self.holding(cpus)
-        return not self.pools[holding].children and cpus != self.masks[holding]
-
     def meetings(self, regions: Iterable[int]) -> Iterator[tuple[int, int]]:
         """Pairs of some sets of cpus and the pools that may have some of each, ascending."""
         for cpus in regions:

@@ -345,11 +345,6 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         found = max(self._sharing, key=lambda one: levels.index(one.level))
         return found.level, found.holders, found.shared, found.last
 
-    @property
-    def levels_shared(self) -> int:
-        """The number of different kinds of companions of which `owed` tells."""
-        return len(self._sharing)
-
     @cached_property
     def _sharing(self) -> Sequence[_Sharing]:
         # Many rules may be about the same companions.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial, reduce
-from itertools import groupby
+from itertools import accumulate, groupby, islice
 from operator import attrgetter
 from typing import Final
 
@@ -13,7 +13,6 @@ from .breaking_costs import (
     Family,
     Nest,
 )
-from .broken_unions import UnionSearch
 from .narrow_parts import NarrowParts, are_narrow
 from .openings import OpeningSearch
 from .part_ranks import PartRanks
@@ -47,8 +46,8 @@ class Breaking:
         self._ranks = PartRanks(search)
         self._is_one_region = len(regions) < 2
         self._everything = reduce(int.__or__, regions, 0)
-        self._has_unions = self._ranks_all = False
-        """Whether a pool has several parts of one region, and whether each gets a rank at once."""
+        self._has_unions = False
+        """Whether a pool has several parts of one region."""
         self._nests = [Nest() for _ in search.tree.pools]
         # Which cpus are left is to be the same for all pools, and for each part at least one.
         self._may_be_narrow = (
@@ -59,18 +58,11 @@ class Breaking:
         )
         families = [costs.families(region) for region in regions]
         self._narrow = self._filled(families)
-        self._unions = UnionSearch(search, costs, self._ranks, self._narrow)
-
-    @property
-    def has_likings(self) -> bool:
-        """Whether the rank of a part says how much it is liked in any pool that has it."""
-        return self._ranks.are_kept and self._ranks.left is None
 
     def _filled(self, families_of: Sequence[Sequence[Family]]) -> NarrowParts:
         """Find the parts of regions in each pool; those that are kept as masks."""
         nests, costs = self._nests, self._costs
         narrow: list[Family] = []
-        count = 0
         for number, families in enumerate(families_of):
             here = 0
             for family in families:
@@ -83,9 +75,6 @@ class Breaking:
                 for cpus in parts:
                     self._file(self._part(number, cpus, family.broken))
             self._has_unions = self._has_unions or here > 1
-            count += here
-        are_many = count > _CLOSURES_MAX
-        self._ranks_all = self._ranks.are_kept and (are_many or self._ranks.left is not None)
         for pool, nest in zip(self._search.tree.pools, nests, strict=True):
             inner = [nests[child] for child in pool.children if nests[child].count]
             if not (nest.held or inner):
@@ -95,11 +84,6 @@ class Breaking:
             least += [one.least for one in inner if one.least is not None]
             nest.least = min(least, default=None)
             nest.broken = reduce(int.__or__, map(_BROKEN, [*nest.held, *inner]), 0)
-            if self._ranks_all:
-                # Of hundreds of parts those pools that are around few pools look at none.
-                some = [one for one in nest.held if one.may_fit]
-                some += [one.best for one in inner if one.best is not None]
-                nest.best = self._ranks.best(some)
         return NarrowParts(narrow, costs, self._search, self._ranks, self._part)
 
     def _file(self, part: BrokenPart) -> None:
@@ -125,14 +109,12 @@ class Breaking:
                 self._cut(inside, child)
 
     def _part(self, region: int, cpus: int, broken: int) -> BrokenPart:
-        bit = cpus & -cpus
-        lowest = bit.bit_length() - 1
+        lowest = (cpus & -cpus).bit_length() - 1
         cost = self._costs.cost(cpus, broken)
-        order, rank = broken.bit_count() << CPU_BITS | lowest, None
-        may_fit = self._search.bounds.may_fit(cpus)
-        if may_fit and self._ranks.left is not None:
-            rank = 0, -(self._ranks.left & cpus).bit_count(), bit, cpus
-        return BrokenPart(region, cpus, broken, cost, lowest, order, rank, may_fit)
+        order = broken.bit_count() << CPU_BITS | lowest
+        return BrokenPart(
+            region, cpus, broken, cost, lowest, order, self._search.bounds.may_fit(cpus)
+        )
 
     def _wide_parts(self, pool_id: int) -> list[BrokenPart]:
         """The parts in a pool that are not kept as masks, those of a region together."""
@@ -164,14 +146,14 @@ class Breaking:
             found = self._roughly_least(pool_id, nest, count)
             if found is not None:
                 return found
-        found = self._least_single(pool_id, nest, count, _CLOSURES_MAX)
+        found = self._least_single(pool_id, count, _CLOSURES_MAX)
         if not self._has_unions:
             return found
         self._left_to_try -= count
         if found is None and self._search.own_cpus.are_too_few(pool_id):
             # No parts together are enough where all are too few.
             return None
-        return self._unions.least(pool_id, self._by_region(self._wide_parts(pool_id)), found)
+        return self._least_union(pool_id, found)
 
     def least_cost(self, pool_id: int) -> int:
         """The cost of a place in a pool at least, if there is one."""
@@ -199,7 +181,7 @@ class Breaking:
 
         All of it also where that costs no more, unless likings tell them apart: these are dear.
         """
-        found = self._least_single(pool_id, nest, count, 0)
+        found = self._least_single(pool_id, count, 0)
         if not self._is_one_region or (found is not None and self._ranks.left is None):
             return found
         cpus = self._everything & self._search.tree.masks[pool_id]
@@ -221,29 +203,15 @@ class Breaking:
             return [parts]
         return [list(some) for _, some in groupby(parts, _REGION)]
 
-    def _least_single(
-        self, pool_id: int, nest: Nest, count: int, closures: int
-    ) -> BrokenPart | None:
+    def _least_single(self, pool_id: int, count: int, closures: int) -> BrokenPart | None:
         """The best part where parts are together only if no more rules break by that.
 
         `closures`: in a pool with more parts none are together.
         """
         mask = self._search.tree.masks[pool_id]
         narrow = self._narrow.first_that_fits(mask, partial(self._ranks.fits, pool_id))
-        if self._ranks_all and (
-            not self._has_unions or (self._is_one_region and count > _CLOSURES_MAX)
-        ):
-            some = [one for one in nest.pieces if one.may_fit]
-            if nest.best is not None:
-                some.append(nest.best)
-            wide = self._ranks.best(some)
-            if narrow is not None and (wide is None or wide.cost > narrow.cost):
-                return narrow
-            if wide is not None and not self._ranks.fits(pool_id, wide):
-                wide = self._ranks.first_that_fits(pool_id, self._wide_parts(pool_id))
-        else:
-            most = None if narrow is None else narrow.cost
-            wide = self._first_closed(pool_id, count, most, closures)
+        most = None if narrow is None else narrow.cost
+        wide = self._first_closed(pool_id, count, most, closures)
         if narrow is None or wide is None or wide.cost != narrow.cost:
             return min(filter(None, (narrow, wide)), key=_COST, default=None)
         return self._ranks.best_of_equals(pool_id, [narrow, wide])
@@ -297,3 +265,43 @@ class Breaking:
             if cpus & rest == cpus:
                 found |= cpus
         return one if found == one.cpus else self._part(one.region, found, one.broken)
+
+    def _least_union(self, pool_id: int, known: BrokenPart | None) -> BrokenPart | None:
+        """The parts of a region together that break least and fit, or else what fits already."""
+        unions: dict[int, list[BrokenPart]] = {}
+        for some in self._by_region(self._wide_parts(pool_id)):
+            for one in self._unions(pool_id, some, None if known is None else known.cost):
+                unions.setdefault(one.cost, []).append(one)
+        for cost in sorted(unions):
+            equals = unions[cost]
+            if known is not None and cost >= known.cost:
+                if cost > known.cost:
+                    break
+                equals.append(known)
+            found = self._ranks.first_of_equals(pool_id, equals)
+            if found is not None:
+                return found
+        return known
+
+    def _unions(
+        self, pool_id: int, parts: Sequence[BrokenPart], most: int | None
+    ) -> Sequence[BrokenPart]:
+        """The first two parts of a region together, the first three, and so on, up to a cost.
+
+        Nothing that is added makes one cheaper. `parts`: all of the pool but those that are kept as
+        masks. `most`: the highest cost.
+        """
+        ordered = [(one.order, one.cpus, one.broken) for one in parts]
+        ordered += self._narrow.ordered(self._search.tree.masks[pool_id])
+        ordered.sort()
+        region, cost = parts[0].region if parts else 0, self._costs.cost
+        all_cpus = accumulate([one for _, one, _ in ordered], int.__or__)
+        all_broken = accumulate([one for _, _, one in ordered], int.__or__)
+        together = islice(zip(all_cpus, all_broken, strict=True), 1, None)
+        found: list[BrokenPart] = []
+        for cpus, broken in together:
+            price = cost(cpus, broken)
+            if most is not None and price > most:
+                break
+            found.append(BrokenPart(region, cpus, broken, price, (cpus & -cpus).bit_length() - 1))
+        return found

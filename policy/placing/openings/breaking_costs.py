@@ -33,10 +33,10 @@ class BrokenPart(Struct):
     """The lowest of the cpus."""
     order: int = 0
     """Its place among those that are tried together: first where few rules break."""
+    may_fit: bool = True
+    """Whether the newcomer may have it in some pool."""
     rank: tuple[int, int, int, int] | None = None
     """Its rank among those that cost as much, where somebody asked for it."""
-    may_fit: bool = True
-    """Whether the newcomer may have it in the pools that are not asked yet."""
 
 
 Ordered = tuple[int, int, int]
@@ -56,8 +56,6 @@ class Nest(Struct):
     """The rules that break on some of those."""
     least: int | None = None
     """The cost of the cheapest of them that may fit."""
-    best: BrokenPart | None = None
-    """The first of them by cost and rank that may fit, where ranks are the same everywhere."""
 
 
 class Family(NamedTuple):

@@ -47,7 +47,6 @@ def degraded(
     best = [0] * len(search.tree.pools)
     unmet = [0] * len(best)
     dropped: dict[int, Dropped] = {}
-    likings: dict[int, int] = {}
     fewest: int | None = None
     if rivals is not None and costs.rule_count * len(best) > weighed:
         fewest = costs.everything
@@ -70,8 +69,6 @@ def degraded(
             best[pool_id] = found.cpus
             if fewest is not None and rivals is not None and rivals[pool_id]:
                 fewest = min(fewest, unmet[pool_id])
-            if found.rank is not None and breaking.has_likings:
-                likings[pool_id] = -found.rank[0]
         else:
             objecting = next((one for one in firm if _objects(one, search, pool_id)), None)
             dropped[pool_id] = (
@@ -82,7 +79,7 @@ def degraded(
     return Openings(
         regions=best,
         dropped=dropped,
-        preferred=search.preferences(best, likings),
+        preferred=search.preferences(best),
         unmet=[cost // RULE for cost in unmet],
         unmet_of_others=[cost % RULE for cost in unmet],
     )

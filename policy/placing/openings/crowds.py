@@ -20,7 +20,6 @@ from ..judging.restriction import Restriction
 
 # A member of an enum is looked up by a call of Python.
 _NORMAL: Final = CpuType.NORMAL
-_NO_LEVELS: Final = frozenset[Level]()
 _OWNERS_TRIED: Final = 4
 """Rules of so many different owners are looked at for who never makes way."""
 
@@ -159,20 +158,15 @@ class Crowds:
         for container_id, cpus in zip(residents, reaches, strict=True):
             if container_id not in making_way:
                 kept |= cpus
-        movable, wider = self.movable, dict[frozenset[Level], frozenset[Level]]()
-        grants = self._books.ledger.grants
+        movable, grants, here = self.movable, self._books.ledger.grants, frozenset((level,))
         for container_id in moving:
             # Who is in a pen takes the others with it.
             grant = grants[container_id]
             # Where it has cpus of its own it stays.
             kept |= grant.exclusive.mask
             held_as = grant.pen or container_id
-            before = movable.get(held_as, _NO_LEVELS)
-            after = wider.get(before)
-            if after is None:
-                # One set for all: it hashes itself once, its members by a call each.
-                after = wider[before] = before | {level}
-            movable[held_as] = after
+            before = movable.get(held_as)
+            movable[held_as] = here if before is None else before | here
         return self._books.domains.covering(level, kept)
 
     def _find_out(self, residents: Iterable[ContainerId], reaches: Sequence[int]) -> None:

@@ -105,8 +105,6 @@ class NarrowParts:
                 if fits(part):
                     return part
                 here ^= best
-                if not part.may_fit:
-                    self._may_fit ^= best
         return None
 
     def least_costs(self, pool: int, has_unions: bool) -> Iterable[int]:

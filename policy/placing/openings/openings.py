@@ -21,8 +21,6 @@ from .objections import Objections, ObjectionWording
 from .own_cpus import OwnCpus
 from .sure_parts import sure_parts
 
-NO_LIKINGS: Final[Mapping[int, int]] = {}
-
 _NONE_DROPPED: Final[Mapping[int, Dropped]] = {}
 _REGIONS_MAX: Final = 4096
 _FEW_PARTS: Final = 8
@@ -57,7 +55,6 @@ class OpeningSearch:
     """The narrowed shares without those that make way; None: those of the ledger."""
     scores: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     """Sums of preferred rules for regions of pools; the same in a search without other rules."""
-    _short: set[int] = field(init=False, default_factory=set[int])
 
     def firm(self) -> "OpeningSearch | None":
         """The search by those rules alone that never break; None where all are such."""
@@ -161,13 +158,8 @@ class OpeningSearch:
             preferred=self.preferences(best),
         )
 
-    def preferences(
-        self, regions: Sequence[int], likings: Mapping[int, int] = NO_LIKINGS
-    ) -> Column:
-        """The sums of preferred rules by pool; empty without any.
-
-        `likings`: those that are known, of the regions of some pools.
-        """
+    def preferences(self, regions: Sequence[int]) -> Column:
+        """The sums of preferred rules by pool; empty without any."""
         judgement = self.judgement
         if judgement.pool_scores:
             return [self.preference(pool_id, region) for pool_id, region in enumerate(regions)]
@@ -192,9 +184,7 @@ class OpeningSearch:
                     free = map(int.__and__, regions[part], left[part])
                 found[part] = [inside if one else 0 for one in free]
                 continue
-            if pool_id in likings:
-                found[pool_id] = likings[pool_id]
-            elif self.request.exclusive or regions is not masks:
+            if self.request.exclusive or regions is not masks:
                 found[pool_id] = self.liking(pool_id, regions[pool_id])
             else:
                 found[pool_id] = pulls.score(regions[pool_id] & left[pool_id])
@@ -262,12 +252,6 @@ class OpeningSearch:
         # Less than nothing is left where too much is promised.
         return bool(free) and (not milli or ledger.room.grantable_milli[pool_id] >= milli)
 
-    @property
-    def grows_by_more(self) -> bool:
-        """Whether more cpus than those that fit fit, too, in the same pool."""
-        is_plain = not (self.request.needs_shared_cpu or self.may_be_isolated)
-        return is_plain and self.judgement.levels_shared <= 1
-
     @cached_property
     def bounds(self) -> CpuBounds:
         """The bounds of what may fit, whatever the pool."""
@@ -296,7 +280,7 @@ class OpeningSearch:
         if free.bit_count() <= count or not request.shared_milli:
             return free.bit_count() > count
         wanted, pool = request.shared_milli + 1000 * count, self.tree.pools[pool_id]
-        if ledger.room.grantable_milli[pool_id] < wanted or region in self._short:
+        if ledger.room.grantable_milli[pool_id] < wanted:
             return False
         if ledger.narrowed.is_empty:
             # Of all that is left of the pool its own number says it. And most regions have so much
@@ -307,17 +291,8 @@ class OpeningSearch:
             ):
                 return True
         if self.narrowed is not None:
-            if ledger.room_within(pool.id, region, narrowed=self.narrowed) >= wanted:
-                return True
-        elif ledger.spare_cpus.grants(free, count, request.shared_milli):
-            return True
-        if not self.may_be_isolated and self.tree.is_in_leaf(region):
-            self._short.add(region)
-        return False
-
-    def is_short(self, region: int) -> bool:
-        """Whether too much is known to be promised on a region, in every pool around it as well."""
-        return region in self._short
+            return ledger.room_within(pool.id, region, narrowed=self.narrowed) >= wanted
+        return ledger.spare_cpus.grants(free, count, request.shared_milli)
 
     def _parts(
         self, regions: Sequence[int], closed: frozenset[int], best: list[int]
@@ -331,7 +306,6 @@ class OpeningSearch:
         # Who takes cpus leaves some to those it must be beside, and of a whole pool as well.
         counts_whole = not (self.request.exclusive and self.judgement.companions)
         found: dict[int, list[int]] = {}
-        ids = range(len(pools))
         for region in regions:
             pending: list[int] = [self.tree.root.id]
             if not closed and not has_repeated:
@@ -350,15 +324,10 @@ class OpeningSearch:
                 mask, children = masks[pool_id], pools[pool_id].children
                 here = region & mask
                 is_whole = counts_whole and here == mask
-                if here == mask and not has_repeated:
+                if is_whole and not has_repeated:
                     inner = slice(pools[pool_id].first, pool_id + 1)
-                    if counts_whole:
-                        best[inner] = masks[inner]
-                        continue
-                    # All below is left whole, too: to go there takes as long as to tell what fits.
-                    if not closed and found.keys().isdisjoint(ids[inner]):
-                        found.update(zip(ids[inner], [[one] for one in masks[inner]], strict=True))
-                        continue
+                    best[inner] = masks[inner]
+                    continue
                 is_held = False
                 for child in children:
                     if inside := here & masks[child]:

@@ -9,10 +9,7 @@ from ..judging.judgement import Judgement
 
 
 class OwnCpus:
-    """The cpus of regions that one newcomer could have for itself. Sets of cpus are masks.
-
-    It is asked about the same regions in one pool after another: each is worked out once.
-    """
+    """The cpus of regions that one newcomer could have for itself. Sets of cpus are masks."""
 
     def __init__(self, request: Request, judgement: Judgement, ledger: Ledger) -> None:
         """Reads the ledger, which stays as it is."""
@@ -20,18 +17,10 @@ class OwnCpus:
         self._judgement = judgement
         self._ledger = ledger
         self._slices: dict[int, int] = {}
-        self._own: dict[tuple[int, int], int] = {}
         self._owed: dict[int, int] = {}
-        self._takeable: dict[int, int] = {}
 
     def exclusive(self, pool_id: int, region: int) -> int:
         """A mask of cpus of a region that the newcomer could have for itself."""
-        known = self._own.get((pool_id, region))
-        if known is None:
-            known = self._own[pool_id, region] = self._exclusive(pool_id, region)
-        return known
-
-    def _exclusive(self, pool_id: int, region: int) -> int:
         ledger, count = self._ledger, self._request.exclusive
         some = self.some(pool_id, region)
         if ledger.narrowed.is_empty or some.bit_count() < count:
@@ -53,11 +42,7 @@ class OwnCpus:
         if ledger.narrowed.is_empty:
             return self._sliced(pool_id, region)
         cpus = self._open_cpus(pool_id, region)
-        known = self._takeable.get(cpus)
-        if known is None:
-            spare, count = ledger.spare_cpus, request.exclusive
-            known = self._takeable[cpus] = spare.takeable(cpus, count, or_fewer=False)
-        return known
+        return ledger.spare_cpus.takeable(cpus, request.exclusive, or_fewer=False)
 
     def are_too_few(self, pool_id: int) -> bool:
         """Whether a pool has too few cpus for the newcomer alone, and so has every part of it."""
@@ -112,6 +97,7 @@ class OwnCpus:
 
     def owed(self, region: int) -> int:
         """Cpus of a region that the newcomer must leave to companions."""
+        # It is asked about the same regions in one pool after another.
         known = self._owed.get(region)
         if known is None:
             known = self._owed[region] = self._judgement.owed(region)

@@ -1,16 +1,13 @@
 """Ranks of parts that cost as much: how much they are liked and left; the first that fits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
 from .breaking_costs import BrokenPart
 from .openings import OpeningSearch
 
-RANK: Final = attrgetter("rank")
-_COST_AND_RANK: Final = attrgetter("cost", "rank")
-
-_Rank = tuple[int, int, int, int]
+_RANK: Final = attrgetter("rank")
 
 
 class PartRanks:
@@ -18,69 +15,38 @@ class PartRanks:
 
     def __init__(self, search: OpeningSearch) -> None:
         self._search = search
-        self._root = search.tree.root.id
-        request, ledger = search.request, search.ledger
         # Which cpus of a region are left does not depend on the pool, but where isolated ones may
         # serve in some pools, and not in others.
         self.are_kept = not search.may_be_isolated
         """Whether a part has the same rank in every pool."""
-        self.free = ledger.free_sharable[-1]
+        self.free = search.ledger.free_sharable[-1]
         """All cpus that are left, where that is so."""
-        self._has_only_own = self.are_kept and not request.needs_shared_cpu
         is_drawn = bool(search.judgement.pulls) or not self.are_kept
         self.left = None if is_drawn else self.free
         """All cpus that are left, where nothing draws to some of them."""
 
-    def rank(self, pool_id: int, cpus: int) -> _Rank:
-        """The rank of some cpus of a pool."""
-        search = self._search
-        if not self.are_kept:
-            liking, free = search.liking(pool_id, cpus), search.free(pool_id, cpus)
-            return -liking, -free, cpus & -cpus, cpus
-        # There may be thousands.
-        left, pulls, count = cpus & self.free, search.judgement.pulls, search.request.exclusive
-        liking = 0
-        if pulls:
-            liking = pulls.best_score(left, count) if count else pulls.score(left)
-        return -liking, -left.bit_count(), cpus & -cpus, cpus
-
-    def best(self, parts: Sequence[BrokenPart]) -> BrokenPart | None:
-        """The first part by cost and rank, where ranks are the same everywhere."""
-        if self.left is None and len(parts) > 1:
-            # How much it is liked takes long to tell: of the cheapest alone it matters.
-            least = min([one.cost for one in parts])
-            return self.best_of_equals(self._root, [one for one in parts if one.cost == least])
-        return min(parts, key=_COST_AND_RANK, default=None)
-
     def best_of_equals(self, pool_id: int, parts: Sequence[BrokenPart]) -> BrokenPart:
         """The first part by rank, of some that cost as much."""
-        for one in parts:
-            if one.rank is None or not self.are_kept:
-                # How much it is liked takes long to tell.
-                one.rank = self.rank(pool_id, one.cpus)
-        return min(parts, key=RANK)
+        search, are_kept, free = self._search, self.are_kept, self.free
+        pulls, count = search.judgement.pulls or None, search.request.exclusive
+        for one in parts:  # without a call for each: there may be thousands
+            if are_kept and one.rank is not None:
+                continue
+            cpus, liking = one.cpus, 0
+            if not are_kept:
+                liking, number = search.liking(pool_id, cpus), search.free(pool_id, cpus)
+            else:
+                left = cpus & free
+                number = left.bit_count()
+                if pulls is not None:
+                    # How much it is liked takes long to tell.
+                    liking = pulls.best_score(left, count) if count else pulls.score(left)
+            one.rank = -liking, -number, cpus & -cpus, cpus
+        return min(parts, key=_RANK)
 
     def fits(self, pool_id: int, part: BrokenPart) -> bool:
         """Whether a part of a pool has what the newcomer asks for."""
-        if not part.may_fit:
-            return False
-        if self._search.fits(pool_id, part.cpus):
-            return True
-        # A pool around gives away no more of it than a narrower one.
-        part.may_fit = not (self._has_only_own or self._search.is_short(part.cpus))
-        return False
-
-    def first_that_fits(self, pool_id: int, parts: Iterable[BrokenPart]) -> BrokenPart | None:
-        """The first part by cost and rank that fits."""
-        by_cost: dict[int, list[BrokenPart]] = {}
-        for one in parts:
-            if one.may_fit:
-                by_cost.setdefault(one.cost, []).append(one)
-        for cost in sorted(by_cost):
-            found = self.first_of_equals(pool_id, by_cost[cost])
-            if found is not None:
-                return found
-        return None
+        return part.may_fit and self._search.fits(pool_id, part.cpus)
 
     def first_of_equals(self, pool_id: int, parts: list[BrokenPart]) -> BrokenPart | None:
         """The first part by rank that fits, of some that cost as much."""
@@ -89,5 +55,5 @@ class PartRanks:
             first = self.best_of_equals(pool_id, parts)
             if self.fits(pool_id, first):
                 return first
-            parts = sorted(parts, key=RANK)[1:]
+            parts = sorted(parts, key=_RANK)[1:]
         return next((one for one in parts if self.fits(pool_id, one)), None)
