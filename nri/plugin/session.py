@@ -220,7 +220,9 @@ class Session:
         if not isinstance(event, Call):
             return event
         now, seconds = self._clock(), self._service.deadline_of(event)
-        self._serving = served = ServedCall(call=event, started=now, deadline=now + seconds)
+        self._serving = served = ServedCall(
+            call=event, started=now, seconds=seconds, deadline=now + seconds
+        )
         if seconds < self._service.deadline_seconds:
             self._turns.hurry()
         return served
@@ -231,10 +233,7 @@ class Session:
         # Before the answer: whoever has seen that may rely on the event.
         is_held = notice is not None and owner.hold(notice)
         try:
-            answered = self._service.answered(served)
-            # Else it was answered for us, and another call is being served by now.
-            if self._has_answered(served, served.answer):
-                self._untold.append(answered)
+            self._has_answered(served, served.answer)
         finally:
             if notice is not None and is_held:
                 owner.do_held(notice)
@@ -269,7 +268,6 @@ class Session:
             # A runtime that is gone is noticed by whoever reads next.
             self._serving = None
             return True
-        self._untold.append(self._service.answered(served))
         return True
 
     def _has_answered(self, served: ServedCall, answer: bytes | Rejection) -> bool:
@@ -279,13 +277,16 @@ class Session:
         further call in its place.
         """
         stream_id = served.call.stream_id
+        answered = Answered(served.call.method, self._clock() - served.started, served.outcome)
         is_first = (
             self._wire.fail(stream_id, answer.code, answer.message)
             if isinstance(answer, Rejection)
             else self._wire.respond(stream_id, answer)
         )
+        # Else it was answered for us, and another call is being served by now.
         if is_first:
             self._serving = None
+            self._untold.append(answered)
         return is_first
 
     def _tell(self) -> None:
