@@ -72,16 +72,14 @@ class StuckContainers:
                     found.append(container_id)
         return found
 
-    def seen_after(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
-        """The changes by one that has given back its cpus, once they are looked at for owners.
+    def see_gone(self) -> None:
+        """One has given back its cpus: look again at owners, and hold those of who is there.
 
         Others in its pen may have fewer, and run beside nobody any more.
         """
-        if self.cpus:
-            grants = self._allocator.books.ledger.grants
-            self.hold({one: cpus for one, cpus in self.cpus.items() if one in grants})
-            self.look_again()
-        return changes
+        grants = self._allocator.books.ledger.grants
+        self.hold({one: cpus for one, cpus in self.cpus.items() if one in grants})
+        self.look_again()
 
     def told(self, decision: Decision) -> Decision:
         """The decision, with who is stuck on the cpus that its container has for itself."""
