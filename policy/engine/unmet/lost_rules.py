@@ -35,12 +35,9 @@ class LostRules:
         self._companions = MovedCompanions(books)
         self._counted = MovedCounted(books, roster.classified)
         self._told: dict[ContainerId, None] = {}
-
-    @property
-    def are_due(self) -> bool:
-        """Whether there are owners to be looked at."""
         counted, companions = self._counted, self._companions
-        return bool(companions.left or companions.grown or counted.moved or counted.uneven)
+        self.due: Final = (companions.left, companions.grown, counted.moved, counted.uneven)
+        """The owners that are to be looked at, none in most events."""
 
     def expect_move(self, container_id: ContainerId) -> int:
         """A container may get other cpus by a decision; returns a mask of those it runs on."""
@@ -51,7 +48,7 @@ class LostRules:
         """Containers have other cpus than before, as may one that was expected to move."""
         if moves:
             self._concerns.note_left()
-        self._companions.note_moves(moves)
+            self._companions.note_moves(moves)
         if self._books.standing.spreads.levels:
             self._counted.note_moves(moves)
 
@@ -62,7 +59,7 @@ class LostRules:
 
     def take_met(self) -> Collection[ContainerId]:
         """Owners at which a rule does not hold, and to whom others have come since."""
-        return [one for one in self._companions.take_met() if one in self._concerns.ids]
+        return [*filter(self._concerns.ids.__contains__, self._companions.take_met())]
 
     def take_told(self) -> Collection[ContainerId]:
         """Containers of which lost rules were told since this was asked last."""
