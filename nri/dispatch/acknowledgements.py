@@ -56,9 +56,10 @@ class Acknowledgements:
         """The pinning a container is known to run with; None where that is not known."""
         return None if (entry := self._entries.get(container_id)) is None else entry.acknowledged
 
-    def pid(self, container_id: ContainerId) -> int:
-        """The process of a container; 0 where the runtime did not tell."""
-        return 0 if (entry := self._entries.get(container_id)) is None else entry.pid
+    def sought(self, container_id: ContainerId) -> tuple[int, Pinning | None]:
+        """The process of a container, and the pinning that it should have."""
+        entry = self._entries.get(container_id)
+        return (0, None) if entry is None else (entry.pid, entry.wanted)
 
     def create(self, container_id: ContainerId, pinning: Pinning) -> None:
         """A container is created with this pinning: it starts with it, as far as is known."""
@@ -121,10 +122,13 @@ class Acknowledgements:
             return None
         return entry.due
 
-    def forget(self, container_id: ContainerId) -> None:
-        """A container is gone, or holds nothing any more."""
-        if (entry := self._entries.pop(container_id, None)) is not None:
-            self._open.move({container_id: entry}, Stage.REST)
+    def forget(self, container_id: ContainerId) -> bool:
+        """A container is gone, or holds nothing any more; whether it had not landed by then."""
+        if (entry := self._entries.pop(container_id, None)) is None:
+            return False
+        has_landed = entry.has_landed
+        self._open.move({container_id: entry}, Stage.REST)
+        return not has_landed
 
     def synchronize(
         self,
@@ -202,7 +206,7 @@ class Acknowledgements:
         It has it, or is gone; or nobody can ever tell. One that has yet to run may lose its update.
         """
         entry = self._entries.get(container_id)
-        return entry is None or (entry.is_running and entry.stage is Stage.REST)
+        return entry is None or entry.has_landed
 
     def hurry(self) -> None:
         """Check now what would be checked later. O(open ones)."""

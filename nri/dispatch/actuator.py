@@ -157,9 +157,7 @@ class Actuator:
     def forget(self, container_id: ContainerId) -> None:
         """A container is gone, or holds nothing any more."""
         with self._lock:
-            is_awaited = not self._books.has_landed(container_id)
-            self._books.forget(container_id)
-            if is_awaited:
+            if self._books.forget(container_id):
                 # Others may have waited for it, and perhaps the thread would not wake for long.
                 self._wake()
 
@@ -202,8 +200,8 @@ class Actuator:
     def kernel(self, container_id: ContainerId) -> Pinning | None:
         """The kernel's pinning of a container, read in the caller's thread; None: it cannot be."""
         with self._lock:
-            pid = self._books.pid(container_id)
-        return self._read(container_id, pid, None)
+            pid, wanted = self._books.sought(container_id)
+        return self._read(container_id, pid, wanted)
 
     def have_landed(self, container_ids: Iterable[ContainerId]) -> bool:
         """Whether all of these have what they should have, as far as that can ever be told."""
@@ -294,7 +292,7 @@ class Actuator:
     def _check(self, container_ids: Iterable[ContainerId]) -> None:
         for container_id in container_ids:
             with self._lock:
-                pid, wanted = self._books.pid(container_id), self._books.wanted(container_id)
+                pid, wanted = self._books.sought(container_id)
             found = self._read(container_id, pid, wanted)
             with self._lock:
                 now, can_confirm = self._clock(), bool(self._senders)

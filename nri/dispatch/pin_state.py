@@ -27,7 +27,7 @@ class Stage(enum.Enum):
     __hash__ = object.__hash__
 
 
-class PinLook(NamedTuple):
+class PinLook(Struct, frozen=True):
     """A running container as the actuator sees it, for comparison with the kernel."""
 
     wanted: Pinning
@@ -58,6 +58,11 @@ class PinState(Struct, kw_only=True):
     problem: str = ""
     is_unsent: bool = False
     """No other way took the last update: the next answer may carry it though it is not due."""
+
+    @property
+    def has_landed(self) -> bool:
+        """Whether it runs, and nothing more is done about its pinning."""
+        return self.is_running and self.stage is Stage.REST
 
     def look(self) -> PinLook:
         """The container for a comparison with the kernel."""
@@ -94,6 +99,9 @@ class Mismatch(Struct, frozen=True, kw_only=True):
 
 def is_other(wanted: Pinning, found: Pinning) -> bool:
     """Whether the kernel has other cpus or memory nodes than it should."""
+    if found is wanted:
+        # As it was read mostly.
+        return False
     return (wanted.cpus is not None and found.cpus != wanted.cpus) or (
         wanted.mems is not None and found.mems is not None and found.mems != wanted.mems
     )
