@@ -6,6 +6,7 @@ Source: the protobuf encoding (protobuf.dev/programming-guides/encoding).
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from google.protobuf.message import Message
@@ -46,6 +47,8 @@ def written_updates(answer: type[Message], pinnings: Mapping[ContainerId, Pinnin
     return b"".join(parts)
 
 
+# There are as many as kinds of answers.
+@cache
 def _tag(message: type[Message], field: str) -> bytes:
     number = message.DESCRIPTOR.fields_by_name[field].number
     return varint(number << 3 | _LENGTH_DELIMITED)
