@@ -72,10 +72,17 @@ class PinState(Struct, kw_only=True):
 
 def count_telling(entries: Iterable[PinState]) -> None:
     """Count a telling: from here on the kernel may have the wanted pinning or the old one."""
+    # Those side by side mostly have one pinning, and had one: it is compared once.
+    old: Pinning | None = None
+    new: Pinning | None = None
+    is_known = False
     for entry in entries:
         entry.tells += 1
         entry.tells_of_wanted += 1
-        if entry.acknowledged != entry.wanted:
+        if entry.acknowledged is not old or entry.wanted is not new:
+            old, new = entry.acknowledged, entry.wanted
+            is_known = old == new
+        if not is_known:
             entry.acknowledged = None
 
 
