@@ -20,7 +20,7 @@ from ..dispatch.owner import Owner
 from ..dispatch.pod_updates import update_pod
 from ..dispatch.report import Connected, Crashed, Outcome, Report
 from ..dispatch.turn import Done, Failed, Turn
-from ..wire.connection import Call
+from ..wire.connection import Call, Rejection
 from ..wire.ttrpc import Code
 from .adjustments import Adjustments, lift_quota
 from .container_reader import FIND_SECONDS, ContainerReader
@@ -44,13 +44,6 @@ _REQUEST_TIMEOUT_SECONDS: Final = 2.0
 
 SAFE_ANSWER: Final = b""
 """What changes nothing, whatever was called: a message without fields."""
-
-
-class Rejection(Struct, frozen=True):
-    """A call is answered with an error."""
-
-    code: Code
-    message: str
 
 
 class ServedCall(Struct, kw_only=True):

@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from ..api import nri_pb2
 from ..dispatch.report import Answered
-from ..wire.connection import BadCall, Call, Event, Reply, Role
+from ..wire.connection import BadCall, Call, Event, Rejection, Reply, Role
 from ..wire.mux import WireError
 from .reading_turns import ReadingTurns
 from .runtime_versions import OUR_NRI_VERSION
-from .service import RUNTIME_SERVICE, SAFE_ANSWER, Rejection, ServedCall, Service
+from .service import RUNTIME_SERVICE, SAFE_ANSWER, ServedCall, Service
 from .wire_socket import WireSocket
 
 _QUIET_SECONDS: Final = 0.04
@@ -276,13 +276,8 @@ class Session:
         Who gives it takes the call away. The other one does not read meanwhile, so that there is no
         further call in its place.
         """
-        stream_id = served.call.stream_id
         answered = Answered(served.call.method, self._clock() - served.started, served.outcome)
-        is_first = (
-            self._wire.fail(stream_id, answer.code, answer.message)
-            if isinstance(answer, Rejection)
-            else self._wire.respond(stream_id, answer)
-        )
+        is_first = self._wire.respond(served.call.stream_id, answer)
         # Else it was answered for us, and another call is being served by now.
         if is_first:
             self._serving = None
