@@ -35,9 +35,12 @@ class LostRules:
         self._companions = MovedCompanions(books)
         self._counted = MovedCounted(books, roster.classified)
         self._told: dict[ContainerId, None] = {}
+
+    @property
+    def are_due(self) -> bool:
+        """Whether there are owners to be looked at."""
         counted, companions = self._counted, self._companions
-        self.due: Final = (companions.left, companions.grown, counted.moved, counted.uneven)
-        """The owners that are to be looked at, none in most events."""
+        return bool(companions.left or companions.grown or counted.moved or counted.uneven)
 
     def expect_move(self, container_id: ContainerId) -> int:
         """A container may get other cpus by a decision; returns a mask of those it runs on."""

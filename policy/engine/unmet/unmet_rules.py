@@ -320,7 +320,7 @@ class UnmetRules:
         if postponed is not None and postponed[0] in self._roster.containers:
             look, due = look or self.look(), self._due_by(*postponed)
             self._due.update(self._look_again(due, _EFFORT_WAITED_FOR, look))
-        if any(self.lost.due):
+        if self.lost.are_due:
             look = look or self.look()
             self.lost.look(_EFFORT_WAITED_FOR, look, is_awaited=is_awaited)
         return look
@@ -328,7 +328,7 @@ class UnmetRules:
     def look_at_due(self, look: RuleLook | None = None) -> None:
         """Look again at containers that are still due. `look`: at others, in the same event."""
         self._due.update(dict.fromkeys(self.lost.take_met()))
-        if self._postponed is None and not (self._due or any(self.lost.due)):
+        if self._postponed is None and not (self._due or self.lost.are_due):
             # So it is in most events.
             return
         look = self.look_at_postponed(look) or self.look()
@@ -342,12 +342,12 @@ class UnmetRules:
         see `look_at_due`.
         """
         self.look_at_due(look)
-        if any(self.lost.due):
+        if self.lost.are_due:
             self.lost.look(_EFFORT_MAX, look or self.look())
         found = self._many.next()
         if found is not None:
             self._note_at_owners(self._roster.containers[found[0]], found[1])
-        return found is not None or any((self._due, *self.lost.due))
+        return found is not None or bool(self._due) or self.lost.are_due
 
     def refresh_all(self) -> None:
         """Tell what does not hold, and forget all that holds again, after what others did.
