@@ -122,13 +122,10 @@ class Acknowledgements:
             return None
         return entry.due
 
-    def forget(self, container_id: ContainerId) -> bool:
-        """A container is gone, or holds nothing any more; whether it had not landed by then."""
-        if (entry := self._entries.pop(container_id, None)) is None:
-            return False
-        has_landed = entry.has_landed
-        self._open.move({container_id: entry}, Stage.REST)
-        return not has_landed
+    def forget(self, container_id: ContainerId) -> None:
+        """A container is gone, or holds nothing any more."""
+        if (entry := self._entries.pop(container_id, None)) is not None:
+            self._open.move({container_id: entry}, Stage.REST)
 
     def synchronize(
         self,
@@ -206,7 +203,7 @@ class Acknowledgements:
         It has it, or is gone; or nobody can ever tell. One that has yet to run may lose its update.
         """
         entry = self._entries.get(container_id)
-        return entry is None or entry.has_landed
+        return entry is None or (entry.is_running and entry.stage is Stage.REST)
 
     def hurry(self) -> None:
         """Check now what would be checked later. O(open ones)."""

@@ -157,7 +157,9 @@ class Actuator:
     def forget(self, container_id: ContainerId) -> None:
         """A container is gone, or holds nothing any more."""
         with self._lock:
-            if self._books.forget(container_id):
+            is_awaited = not self._books.has_landed(container_id)
+            self._books.forget(container_id)
+            if is_awaited:
                 # Others may have waited for it, and perhaps the thread would not wake for long.
                 self._wake()
 

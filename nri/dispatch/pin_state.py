@@ -59,11 +59,6 @@ class PinState(Struct, kw_only=True):
     is_unsent: bool = False
     """No other way took the last update: the next answer may carry it though it is not due."""
 
-    @property
-    def has_landed(self) -> bool:
-        """Whether it runs, and nothing more is done about its pinning."""
-        return self.is_running and self.stage is Stage.REST
-
     def look(self) -> PinLook:
         """The container for a comparison with the kernel."""
         is_settled = self.stage is Stage.REST or self.failures > 0

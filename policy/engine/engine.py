@@ -34,7 +34,7 @@ from .replacing.asked_move import ANYWHERE, AskedMove
 from .restoring.restoration import restore, without_faulty
 from .restoring.undoing import EventUndoing
 from .snapshot import PresentHoldings, Snapshot
-from .stuck_containers import StuckContainers, placed_away, resized, resized_pod
+from .stuck_containers import StuckContainers, placed_away, resized, resized_pod, seen_gone
 from .unmet.lost_rules import UnmetNames
 from .unmet.notes import note_placement
 
@@ -251,10 +251,7 @@ class Engine:
     def stop(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Release what a container held. Unknown ids and repeated stops change nothing."""
         self._allocator.roster.reach(container_id, ContainerState.EXITED)
-        changes = self._allocator.release(container_id)
-        if self._allocator.books.ledger.narrowed.stuck:
-            self.stuck_containers.see_gone()
-        return changes
+        return seen_gone(self._allocator, self._allocator.release(container_id))
 
     def prepare(self) -> None:
         """Measure for the next container what the pools have left. For when nobody waits."""
@@ -276,10 +273,7 @@ class Engine:
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Forget a container, releasing it first where it was never stopped."""
-        changes = self._allocator.remove(container_id)
-        if self._allocator.books.ledger.narrowed.stuck:
-            self.stuck_containers.see_gone()
-        return changes
+        return seen_gone(self._allocator, self._allocator.remove(container_id))
 
     def update(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Change what a container asks for; a refusal leaves it what it had."""
