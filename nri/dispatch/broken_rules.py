@@ -95,7 +95,7 @@ class BrokenRules:
     def look_at_lost(self, changes: Sequence[Change] = ()) -> None:
         """Report whose rules do not hold any more: of those that changed, and as others moved."""
         policy = self._policy()
-        decisions = policy.decisions if changes else {}
+        decisions = policy.decisions if changes else dict[ContainerId, Decision]()
         for one in changes:
             decision = decisions.get(one.container_id)
             before = self._told.get(one.container_id, _NONE)
