@@ -150,7 +150,7 @@ class UnmetRules:
                 self._displaced += one.ids if have_left else self._lent(one.ids, before.mask, lent)
 
     def _lent(self, ids: Iterable[ContainerId], before: int, lent: int) -> Sequence[ContainerId]:
-        """Those of whom cpus they have besides may be beyond what their rules were held to."""
+        """Containers whose cpus besides may be beyond what their rules were held to."""
         ledger, found = self._books.ledger, list[ContainerId]()
         for container_id in ids:
             grant = ledger.grants[container_id]
