@@ -70,8 +70,8 @@ class StateKeeper(Keeper):
             self._has_seen = True
         elif not (self._has_seen and isinstance(happening, Reconfigured | Adjusted | Unmoved)):
             return
-        self._is_dirty = True
-        if not self._is_changed.is_set():
+        if not self._is_dirty:
+            self._is_dirty = True
             self._is_changed.set()
 
     def recall(self, config: Config) -> Mapping[ContainerId, Advice]:

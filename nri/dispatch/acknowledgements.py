@@ -56,9 +56,10 @@ class Acknowledgements:
         """The pinning a container is known to run with; None where that is not known."""
         return None if (entry := self._entries.get(container_id)) is None else entry.acknowledged
 
-    def pid(self, container_id: ContainerId) -> int:
-        """The process of a container; 0 where the runtime did not tell."""
-        return 0 if (entry := self._entries.get(container_id)) is None else entry.pid
+    def sought(self, container_id: ContainerId) -> tuple[int, Pinning | None]:
+        """The process of a container, and the pinning that it should have."""
+        entry = self._entries.get(container_id)
+        return (0, None) if entry is None else (entry.pid, entry.wanted)
 
     def create(self, container_id: ContainerId, pinning: Pinning) -> None:
         """A container is created with this pinning: it starts with it, as far as is known."""

@@ -202,8 +202,8 @@ class Actuator:
     def kernel(self, container_id: ContainerId) -> Pinning | None:
         """The kernel's pinning of a container, read in the caller's thread; None: it cannot be."""
         with self._lock:
-            pid = self._books.pid(container_id)
-        return self._read(container_id, pid, None)
+            pid, wanted = self._books.sought(container_id)
+        return self._read(container_id, pid, wanted)
 
     def have_landed(self, container_ids: Iterable[ContainerId]) -> bool:
         """Whether all of these have what they should have, as far as that can ever be told."""
@@ -294,7 +294,7 @@ class Actuator:
     def _check(self, container_ids: Iterable[ContainerId]) -> None:
         for container_id in container_ids:
             with self._lock:
-                pid, wanted = self._books.pid(container_id), self._books.wanted(container_id)
+                pid, wanted = self._books.sought(container_id)
             found = self._read(container_id, pid, wanted)
             with self._lock:
                 now, can_confirm = self._clock(), bool(self._senders)

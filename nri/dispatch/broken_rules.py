@@ -1,6 +1,6 @@
 """Rules that stop holding at containers which others drive elsewhere: told like all others."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -67,16 +67,16 @@ class BrokenRules:
                 return
             happening = replace(happening, decision=self._as_before(happening.decision))
         self._report(happening)
+        changes: Sequence[Change] = ()
         match happening:
             case Decided(container=container, decision=decision):
                 self._note(container.id, decision)
-                self._look_at(decision.changes)
+                changes = decision.changes
             case Released(container=container, changes=changes):
                 self._told.pop(container.id, None)
                 self._coming.pop(container.id, None)
-                self._look_at(changes)
             case Adjusted(change=change):
-                self._look_at((change,))
+                changes = (change,)
             case Synchronized():
                 self._coming.clear()
                 # All were told, each with a decision of its own, and who is gone is in no list.
@@ -90,25 +90,23 @@ class BrokenRules:
                     self._look_again(container_id, decision, before.get(container_id, _NONE))
             case _:
                 pass
-        self.look_at_lost()
+        self.look_at_lost(changes)
 
-    def look_at_lost(self) -> None:
-        """Report whose rules do not hold any more as others moved, whatever happened."""
+    def look_at_lost(self, changes: Sequence[Change] = ()) -> None:
+        """Report whose rules do not hold any more: of those that changed, and as others moved."""
         policy = self._policy()
-        for container_id in policy.lost_rules():
-            decision = policy.decisions.get(container_id)
-            if decision is not None:
-                before = self._told.get(container_id, _NONE)
-                self._look_again(container_id, decision, before)
-
-    def _look_at(self, changes: Iterable[Change]) -> None:
-        decisions = self._policy().decisions
+        decisions = policy.decisions if changes else dict[ContainerId, Decision]()
         for one in changes:
             decision = decisions.get(one.container_id)
             before = self._told.get(one.container_id, _NONE)
             # Most have no rule that does not hold, and had none before.
             if decision is not None and (decision.unmet or before):
                 self._look_again(one.container_id, decision, before)
+        for container_id in policy.lost_rules():
+            decision = policy.decisions.get(container_id)
+            if decision is not None:
+                before = self._told.get(container_id, _NONE)
+                self._look_again(container_id, decision, before)
 
     def _look_again(
         self, container_id: ContainerId, decision: Decision, before: frozenset[str]

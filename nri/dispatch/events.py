@@ -160,13 +160,12 @@ class Events:
 
     def stop(self, container_id: ContainerId, *, is_undone: bool = False) -> Answer:
         """Take back what a container held; `is_undone`: it is undone as its creation failed."""
-        known = self.policy.containers.get(container_id)
         # A creation that we refused is undone as well, and everybody knows why.
-        is_placed = container_id in self.policy.grants
-        is_new = known is not None and known.state is ContainerState.CREATED
-        if known is not None and is_undone and is_placed and is_new:
-            undone = self._undone.count(known)
-            self._owner.afterwards(lambda: self.report(undone))
+        if is_undone and container_id in self.policy.grants:
+            known = self.policy.containers[container_id]
+            if known.state is ContainerState.CREATED:
+                undone = self._undone.count(known)
+                self._owner.afterwards(partial(self.report, undone))
         self._note_gone(container_id)
         return self._releases.release(container_id, self.policy.stop)
 

@@ -4,6 +4,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -44,7 +45,7 @@ class Owner:
         self._calls_queued = 0
         self._handed_in = 0
         """Pieces of work that were handed in and are not over, calls among them."""
-        self.left: Final[deque[Turn[Any]]] = deque()
+        self.left: Final[deque[Callable[[], object]]] = deque()
         """What is left to do that no runtime waits for; others only look whether there is any."""
         self._closing = threading.Lock()
         self._is_closed = False
@@ -150,7 +151,7 @@ class Owner:
 
     def afterwards(self, work: Callable[[], None]) -> None:
         """Do this once the present piece of work is over; only for use by work itself."""
-        self.left.append(Turn("afterwards", work))
+        self.left.append(work)
 
     @property
     def is_overloaded(self) -> bool:
@@ -162,8 +163,7 @@ class Owner:
         if not self._held.acquire(blocking=False):
             return False
         try:
-            if self.left:
-                self._do(self.left.popleft())
+            self._do_left()
         finally:
             self._held.release()
         return True
@@ -191,7 +191,7 @@ class Owner:
             return
         if self._worker == threading.get_ident():
             # It would wait for itself, or for the owner's thread, which waits for it.
-            self.left.append(entry.turn)
+            self.left.append(partial(self._do, entry.turn))
             return
         self._thread.join()
         with self._after_end:
@@ -210,7 +210,7 @@ class Owner:
         with self._held:
             # And of a call that was under way until now; what that leaves in turn can wait.
             for _ in range(len(self.left)):
-                self._do(self.left.popleft())
+                self._do_left()
             self._do(entry.turn)
             if entry.is_call:
                 with self._counting:
@@ -221,8 +221,18 @@ class Owner:
         """Do all that is left; a runtime's call may come in between."""
         while self.left:
             with self._held:
-                if self.left:
-                    self._do(self.left.popleft())
+                self._do_left()
+
+    def _do_left(self) -> None:
+        if not self.left:
+            return
+        self._worker = threading.get_ident()
+        try:
+            self.left.popleft()()
+        except Exception as error:
+            self._crashed("afterwards", error)
+        finally:
+            self._worker = 0
 
     def _do(self, turn: Turn[Any]) -> None:
         self._worker = threading.get_ident()

@@ -27,7 +27,7 @@ class Stage(enum.Enum):
     __hash__ = object.__hash__
 
 
-class PinLook(NamedTuple):
+class PinLook(Struct, frozen=True):
     """A running container as the actuator sees it, for comparison with the kernel."""
 
     wanted: Pinning
@@ -67,10 +67,17 @@ class PinState(Struct, kw_only=True):
 
 def count_telling(entries: Iterable[PinState]) -> None:
     """Count a telling: from here on the kernel may have the wanted pinning or the old one."""
+    # Those side by side mostly have one pinning, and had one: it is compared once.
+    old: Pinning | None = None
+    new: Pinning | None = None
+    is_known = False
     for entry in entries:
         entry.tells += 1
         entry.tells_of_wanted += 1
-        if entry.acknowledged != entry.wanted:
+        if entry.acknowledged is not old or entry.wanted is not new:
+            old, new = entry.acknowledged, entry.wanted
+            is_known = old == new
+        if not is_known:
             entry.acknowledged = None
 
 
@@ -94,6 +101,9 @@ class Mismatch(Struct, frozen=True, kw_only=True):
 
 def is_other(wanted: Pinning, found: Pinning) -> bool:
     """Whether the kernel has other cpus or memory nodes than it should."""
+    if found is wanted:
+        # As it was read mostly.
+        return False
     return (wanted.cpus is not None and found.cpus != wanted.cpus) or (
         wanted.mems is not None and found.mems is not None and found.mems != wanted.mems
     )

@@ -1,6 +1,7 @@
 """Releases of containers that end, and of those in whose creation a fault of ours showed."""
 
 from collections.abc import Callable
+from functools import partial
 
 from ...policy.engine.decision import Adopted
 from ...policy.engine.engine import Engine
@@ -38,7 +39,7 @@ class Releases:
             self._report(Crashed(f"release of container {container_id}", fault))
         self._actuator.forget(container_id)
         if known is not None and (changes or known.state is not ContainerState.EXITED):
-            self._owner.afterwards(lambda: self._released(known, changes))
+            self._owner.afterwards(partial(self._released, known, changes))
         return Answer(others=new_pinnings(changes))
 
     def undo(self, container_id: ContainerId, fault: Exception) -> tuple[Change, ...]:

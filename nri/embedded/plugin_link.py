@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from ..plugin.service import PLUGIN_SERVICE
 from ..plugin.wire_socket import WireSocket
-from ..wire.connection import Call, Event, Reply, Role
+from ..wire.connection import Call, Event, Rejection, Reply, Role
 from ..wire.mux import WireError
 from ..wire.ttrpc import Code
 
@@ -66,7 +66,7 @@ class PluginLink:
     def fail(self, stream_id: int, code: Code, text: str) -> None:
         """Answer a call of the plugin with an error."""
         with contextlib.suppress(OSError):
-            self._wire.fail(stream_id, code, text)
+            self._wire.respond(stream_id, Rejection(code, text))
 
     def close(self) -> None:
         """End the connection; calls under way fail."""

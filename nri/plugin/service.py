@@ -18,9 +18,9 @@ from ..dispatch.answer import Answer
 from ..dispatch.events import Events
 from ..dispatch.owner import Owner
 from ..dispatch.pod_updates import update_pod
-from ..dispatch.report import Answered, Connected, Crashed, Outcome, Report
-from ..dispatch.turn import Done, Failed, Turn, attempt
-from ..wire.connection import Call
+from ..dispatch.report import Connected, Crashed, Outcome, Report
+from ..dispatch.turn import Done, Failed, Turn
+from ..wire.connection import Call, Rejection
 from ..wire.ttrpc import Code
 from .adjustments import Adjustments, lift_quota
 from .container_reader import FIND_SECONDS, ContainerReader
@@ -46,18 +46,13 @@ SAFE_ANSWER: Final = b""
 """What changes nothing, whatever was called: a message without fields."""
 
 
-class Rejection(Struct, frozen=True):
-    """A call is answered with an error."""
-
-    code: Code
-    message: str
-
-
 class ServedCall(Struct, kw_only=True):
     """A call that is being served, or was."""
 
     call: Call
     started: float
+    seconds: float
+    """After which it is answered safely."""
     turn: Turn[Answer] | None = None
     """The policy's part of it, once it is asked."""
     deadline: float = 0.0
@@ -154,10 +149,6 @@ class Service:
             self.is_synchronized = True
         return True
 
-    def answered(self, served: ServedCall) -> Answered:
-        """The report of an answer that is given now."""
-        return Answered(served.call.method, self._clock() - served.started, served.outcome)
-
     def _change(self, served: ServedCall) -> tuple[bytes, Outcome]:
         change = nri_pb2.StateChangeEvent.FromString(served.call.payload)
         event = STATE_CHANGES.get(change.event)
@@ -213,25 +204,17 @@ class Service:
 
     def _create(self, served: ServedCall) -> tuple[Message | Rejection | bytes, Outcome]:
         request = nri_pb2.CreateContainerRequest.FromString(served.call.payload)
-        seconds = self.deadline_of(served.call)
         # Not in the policy's turn: looking for what a container is near takes time.
-        read = attempt(
-            partial(
-                self._reader.read,
-                request.pod,
-                request.container,
-                with_kubelet=self._events.asks_kubelet,
-                seconds=min(FIND_SECONDS, _FINDING * seconds),
-            )
+        newcomer = self._reader.read(
+            request.pod,
+            request.container,
+            with_kubelet=self._events.asks_kubelet,
+            seconds=min(FIND_SECONDS, _FINDING * served.seconds),
         )
-        if isinstance(read, Failed):
-            self.report(Crashed(served.call.method, read.error))
-            return nri_pb2.CreateContainerResponse(), Outcome.CRASHED
-        newcomer = read.value
         answer, outcome = self._ask(
             served,
             partial(self._events.create, newcomer),
-            max(0.0, seconds - (self._clock() - served.started)),
+            max(0.0, served.seconds - (self._clock() - served.started)),
             self._events.created,
         )
         if answer.refusal:
@@ -247,7 +230,7 @@ class Service:
         )
         wanted = linux_value(request.linux_resources)
         answer, outcome = self._ask(
-            served, lambda: self._events.update(mention, wanted), self.deadline_of(served.call)
+            served, lambda: self._events.update(mention, wanted), served.seconds
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
@@ -265,7 +248,7 @@ class Service:
         answer, outcome = self._ask(
             served,
             lambda: update_pod(self._events, pod, merge(created, size)),
-            self.deadline_of(served.call),
+            served.seconds,
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
@@ -279,7 +262,7 @@ class Service:
         answer, outcome = self._ask(
             served,
             partial(self._events.stop, container_id, is_undone=is_undone),
-            self.deadline_of(served.call),
+            served.seconds,
         )
         return written_updates(nri_pb2.StopContainerResponse, answer.all), outcome
 

@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from ..api import nri_pb2
 from ..dispatch.report import Answered
-from ..wire.connection import BadCall, Call, Event, Reply, Role
+from ..wire.connection import BadCall, Call, Event, Rejection, Reply, Role
 from ..wire.mux import WireError
 from .reading_turns import ReadingTurns
 from .runtime_versions import OUR_NRI_VERSION
-from .service import RUNTIME_SERVICE, SAFE_ANSWER, Rejection, ServedCall, Service
+from .service import RUNTIME_SERVICE, SAFE_ANSWER, ServedCall, Service
 from .wire_socket import WireSocket
 
 _QUIET_SECONDS: Final = 0.04
@@ -220,7 +220,9 @@ class Session:
         if not isinstance(event, Call):
             return event
         now, seconds = self._clock(), self._service.deadline_of(event)
-        self._serving = served = ServedCall(call=event, started=now, deadline=now + seconds)
+        self._serving = served = ServedCall(
+            call=event, started=now, seconds=seconds, deadline=now + seconds
+        )
         if seconds < self._service.deadline_seconds:
             self._turns.hurry()
         return served
@@ -231,10 +233,7 @@ class Session:
         # Before the answer: whoever has seen that may rely on the event.
         is_held = notice is not None and owner.hold(notice)
         try:
-            answered = self._service.answered(served)
-            # Else it was answered for us, and another call is being served by now.
-            if self._has_answered(served, served.answer):
-                self._untold.append(answered)
+            self._has_answered(served, served.answer)
         finally:
             if notice is not None and is_held:
                 owner.do_held(notice)
@@ -269,7 +268,6 @@ class Session:
             # A runtime that is gone is noticed by whoever reads next.
             self._serving = None
             return True
-        self._untold.append(self._service.answered(served))
         return True
 
     def _has_answered(self, served: ServedCall, answer: bytes | Rejection) -> bool:
@@ -278,14 +276,12 @@ class Session:
         Who gives it takes the call away. The other one does not read meanwhile, so that there is no
         further call in its place.
         """
-        stream_id = served.call.stream_id
-        is_first = (
-            self._wire.fail(stream_id, answer.code, answer.message)
-            if isinstance(answer, Rejection)
-            else self._wire.respond(stream_id, answer)
-        )
+        answered = Answered(served.call.method, self._clock() - served.started, served.outcome)
+        is_first = self._wire.respond(served.call.stream_id, answer)
+        # Else it was answered for us, and another call is being served by now.
         if is_first:
             self._serving = None
+            self._untold.append(answered)
         return is_first
 
     def _tell(self) -> None:

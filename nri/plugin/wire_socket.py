@@ -8,8 +8,7 @@ import threading
 from concurrent.futures import Future
 from typing import Final
 
-from ..wire.connection import BadCall, Call, Connection, Event, Reply, Role
-from ..wire.ttrpc import Code
+from ..wire.connection import BadCall, Call, Connection, Event, Rejection, Reply, Role
 
 _CHUNK_BYTES: Final = 256 * 1024
 _SEND_SECONDS: Final = 2.0
@@ -64,7 +63,7 @@ class WireSocket:
         """Do what an event asks for that is no call to serve. Raises `OSError`."""
         match event:
             case BadCall(stream_id=stream_id, code=code, message=message):
-                data = self._connection.fail(stream_id, code, message)
+                data = self._connection.respond(stream_id, Rejection(code, message))
                 with self._sending:
                     self._send(data)
             case Reply(stream_id=stream_id):
@@ -72,13 +71,15 @@ class WireSocket:
                 if waiting is not None:
                     waiting.set_result(event)
 
-    def respond(self, stream_id: int, payload: bytes) -> bool:
+    def respond(self, stream_id: int, answer: bytes | Rejection) -> bool:
         """Answer a call of the peer; False where that was done before. Raises `OSError`."""
-        return self._answer(stream_id, self._connection.respond(stream_id, payload))
-
-    def fail(self, stream_id: int, code: Code, message: str) -> bool:
-        """Answer a call with an error; False where it was answered before. Raises `OSError`."""
-        return self._answer(stream_id, self._connection.fail(stream_id, code, message))
+        data = self._connection.respond(stream_id, answer)
+        with self._sending:
+            if stream_id not in self._unanswered:
+                return False
+            self._unanswered.discard(stream_id)
+            self._send(data)
+            return True
 
     def request(self, method: str, payload: bytes, timeout_nano: int = 0) -> Future[Reply]:
         """The peer's answer to a call of ours, at some time; an `OSError` once it is over.
@@ -128,14 +129,6 @@ class WireSocket:
         self.end()
         with self._closing:
             self._socket.close()
-
-    def _answer(self, stream_id: int, data: bytes) -> bool:
-        with self._sending:
-            if stream_id not in self._unanswered:
-                return False
-            self._unanswered.discard(stream_id)
-            self._send(data)
-            return True
 
     def _send(self, data: bytes) -> None:
         if self._is_over:

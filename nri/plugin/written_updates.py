@@ -6,6 +6,7 @@ Source: the protobuf encoding (protobuf.dev/programming-guides/encoding).
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from google.protobuf.message import Message
@@ -17,6 +18,7 @@ from ..wire.varint import varint
 from .messages import update_message
 
 _LENGTH_DELIMITED: Final = 2
+_CONTAINER_ID: Final = nri_pb2.ContainerUpdate.CONTAINER_ID_FIELD_NUMBER
 
 
 def written_updates(answer: type[Message], pinnings: Mapping[ContainerId, Pinning]) -> bytes:
@@ -25,7 +27,7 @@ def written_updates(answer: type[Message], pinnings: Mapping[ContainerId, Pinnin
     The same bytes as of `update_messages`. With other fields of the answer before or behind it, it
     is the whole answer.
     """
-    tag = _tag(answer, "update")
+    tag = _tag(answer.DESCRIPTOR.fields_by_name["update"].number)
     # Containers that share cpus have one pinning: it is written once.
     written: dict[int, bytes] = {}
     heads: dict[tuple[int, int], bytes] = {}
@@ -40,12 +42,13 @@ def written_updates(answer: type[Message], pinnings: Mapping[ContainerId, Pinnin
         sizes = len(name), len(rest)
         head = heads.get(sizes)
         if head is None:
-            own = _tag(nri_pb2.ContainerUpdate, "container_id") + varint(len(name))
+            own = _tag(_CONTAINER_ID) + varint(len(name))
             head = heads[sizes] = tag + varint(len(own) + sum(sizes)) + own
         parts += (head, name, rest)
     return b"".join(parts)
 
 
-def _tag(message: type[Message], field: str) -> bytes:
-    number = message.DESCRIPTOR.fields_by_name[field].number
+# Of fields there are few.
+@cache
+def _tag(number: int) -> bytes:
     return varint(number << 3 | _LENGTH_DELIMITED)

@@ -35,6 +35,13 @@ class Call(Struct, frozen=True, kw_only=True):
     """What is left of the caller's patience, counted from receipt; 0 where it does not say."""
 
 
+class Rejection(Struct, frozen=True):
+    """A call is answered with an error."""
+
+    code: Code
+    message: str
+
+
 class BadCall(Struct, frozen=True):
     """A request that cannot be served; it has to be answered with its code."""
 
@@ -114,23 +121,16 @@ class Connection:
         message = Message(stream_id=stream_id, type=MessageType.REQUEST, data=data)
         return stream_id, encode_message(self._called, message.encode())
 
-    def respond(self, stream_id: int, payload: bytes) -> bytes:
+    def respond(self, stream_id: int, answer: bytes | Rejection) -> bytes:
         """The bytes that answer a call; a payload over the protocol's limit becomes an error."""
-        data = ttrpc_pb2.Response(payload=payload).SerializeToString()
-        if len(data) > SEND_MAX_BYTES:
-            return self.fail(
-                stream_id,
-                Code.RESOURCE_EXHAUSTED,
-                f"response of {len(data)} bytes — the largest allowed is {SEND_MAX_BYTES}",
-            )
-        return self._answer(stream_id, data)
-
-    def fail(self, stream_id: int, code: Code, message: str) -> bytes:
-        """The bytes that answer a call with an error."""
-        status = ttrpc_pb2.Status(code=code, message=message)
-        return self._answer(stream_id, ttrpc_pb2.Response(status=status).SerializeToString())
-
-    def _answer(self, stream_id: int, data: bytes) -> bytes:
+        if isinstance(answer, Rejection):
+            status = ttrpc_pb2.Status(code=answer.code, message=answer.message)
+            data = ttrpc_pb2.Response(status=status).SerializeToString()
+        else:
+            data = ttrpc_pb2.Response(payload=answer).SerializeToString()
+            if len(data) > SEND_MAX_BYTES:
+                text = f"response of {len(data)} bytes — the largest allowed is {SEND_MAX_BYTES}"
+                return self.respond(stream_id, Rejection(Code.RESOURCE_EXHAUSTED, text))
         message = Message(stream_id=stream_id, type=MessageType.RESPONSE, data=data)
         return encode_message(self._served, message.encode())
 

@@ -148,8 +148,8 @@ class NarrowedShares:
         share = self._shares.pop(container_id, None)
         if share is not None:
             self._count(*share, -1)
-        beside = self._beside.pop(container_id, ())
-        self._use(beside, -1)
+        if beside := self._beside.pop(container_id, ()):
+            self._use(beside, -1)
         if beside or share is not None:
             self._owed = None
 

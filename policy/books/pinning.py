@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from operator import ne, not_
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,8 @@ from ..model.pinning import Change, Pinning
 from ..model.request import CpuType
 from .cpu_ledger import Ledger
 from .idle_cpus import IdleCpus
+
+_NORMAL: Final = CpuType.NORMAL
 
 
 class PoolCpus(Struct, frozen=True, kw_only=True):
@@ -175,7 +177,14 @@ class Pinner:
         is_other = False
         for container_id in concerned:
             before, grant = all_told[container_id], grants[container_id]
-            if grant.is_plain_share:
+            if (
+                grant.within is None
+                and not grant.exclusive.mask
+                and grant.cpu_type is _NORMAL
+                and grant.idle_level is None
+                and not grant.rest.mask
+                and not grant.hide_hyperthreads
+            ):
                 key = grant.pool_id, grant.memory.mask, grant.preserve_memory
                 known = of_shares.get(key)
                 after = of_shares[key] = self.pinning(grant) if known is None else known
@@ -273,8 +282,9 @@ class Pinner:
     def pinning(self, grant: Grant) -> Pinning:
         """The pinning of a container of this grant."""
         has_mems = self._config.pin_memory and not grant.preserve_memory and grant.memory.mask
+        cpus_of = self._cpus.of if grant.idle_level is None else self._cpus_of
         return Pinning(
-            cpus=self._cpus_of(grant) if self._config.pin_cpu else None,
+            cpus=cpus_of(grant) if self._config.pin_cpu else None,
             mems=grant.memory if has_mems else None,
         )
 

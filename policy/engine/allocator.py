@@ -333,7 +333,7 @@ class Allocator:
 
     def return_home(self, left_by: ContainerId | None) -> tuple[Change, ...]:
         """Let those come home who were driven out of what a container, or a pod, gives back."""
-        return self.changes(left_by, self.homes.return_home())
+        return self.changes(left_by, self.homes.return_home() if self.homes.away else ())
 
     def changes(
         self, left_by: ContainerId | None = None, moved: Sequence[ContainerId] = ()

@@ -34,7 +34,7 @@ from .replacing.asked_move import ANYWHERE, AskedMove
 from .restoring.restoration import restore, without_faulty
 from .restoring.undoing import EventUndoing
 from .snapshot import PresentHoldings, Snapshot
-from .stuck_containers import StuckContainers, placed_away, resized, resized_pod
+from .stuck_containers import StuckContainers, placed_away, resized, resized_pod, seen_gone
 from .unmet.lost_rules import UnmetNames
 from .unmet.notes import note_placement
 
@@ -178,12 +178,13 @@ class Engine:
     def lifts_quota(self, container_id: ContainerId) -> bool:
         """Whether a container runs without a cpu quota: its cpus are its own, and it wants that."""
         classified = self._allocator.roster.classified.get(container_id)
-        return self.config.pin_cpu and lifts_quota(self.grants.get(container_id), classified)
+        grant = self._allocator.books.ledger.grants.get(container_id)
+        return self.config.pin_cpu and lifts_quota(grant, classified)
 
     def interleaved(self, container_id: ContainerId) -> NodeSet | None:
         """The memory nodes on which a container's pages lie in turn; None: as the kernel likes."""
         classified = self._allocator.roster.classified.get(container_id)
-        return interleaved(self.pinning(container_id), classified)
+        return interleaved(self._allocator.books.pinner.told(container_id), classified)
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, stopped ones included, oldest first."""
@@ -250,7 +251,7 @@ class Engine:
     def stop(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Release what a container held. Unknown ids and repeated stops change nothing."""
         self._allocator.roster.reach(container_id, ContainerState.EXITED)
-        return self.stuck_containers.seen_after(self._allocator.release(container_id))
+        return seen_gone(self._allocator, self._allocator.release(container_id))
 
     def prepare(self) -> None:
         """Measure for the next container what the pools have left. For when nobody waits."""
@@ -272,7 +273,7 @@ class Engine:
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Forget a container, releasing it first where it was never stopped."""
-        return self.stuck_containers.seen_after(self._allocator.remove(container_id))
+        return seen_gone(self._allocator, self._allocator.remove(container_id))
 
     def update(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Change what a container asks for; a refusal leaves it what it had."""

@@ -72,17 +72,6 @@ class StuckContainers:
                     found.append(container_id)
         return found
 
-    def seen_after(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
-        """The changes by one that has given back its cpus, once they are looked at for owners.
-
-        Others in its pen may have fewer, and run beside nobody any more.
-        """
-        if self.cpus:
-            grants = self._allocator.books.ledger.grants
-            self.hold({one: cpus for one, cpus in self.cpus.items() if one in grants})
-            self.look_again()
-        return changes
-
     def told(self, decision: Decision) -> Decision:
         """The decision, with who is stuck on the cpus that its container has for itself."""
         is_granted = isinstance(decision.result, Grant)
@@ -188,6 +177,18 @@ class _StuckSets:
 
     def _place(self, container_id: ContainerId) -> int:
         return self._places.get(container_id, 0)
+
+
+def seen_gone(allocator: Allocator, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """The changes by one that has given back its cpus, once stuck ones are looked at for owners.
+
+    Others in its pen may have fewer, and run beside nobody any more.
+    """
+    if stuck := allocator.books.ledger.narrowed.stuck:
+        grants, containers = allocator.books.ledger.grants, StuckContainers(allocator)
+        containers.hold({one: cpus for one, cpus in stuck.items() if one in grants})
+        containers.look_again()
+    return changes
 
 
 def placed_away(allocator: Allocator, container: Container, classified: Classified) -> Decision:

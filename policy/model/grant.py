@@ -91,18 +91,6 @@ class Grant(Struct, frozen=True, kw_only=True, gc=False):
         return shares and not self.is_strict
 
     @property
-    def is_plain_share(self) -> bool:
-        """Whether it runs on the sharable cpus of its pool, all of them, and on no others."""
-        return (
-            self.within is None
-            and not self.exclusive.mask
-            and self.cpu_type is _NORMAL
-            and self.idle_level is None
-            and not self.rest.mask
-            and not self.hide_hyperthreads
-        )
-
-    @property
     def kind(self) -> GrantKind:
         """The kind of the grant, by its cpus."""
         if self.pen is not None:

@@ -79,7 +79,7 @@ class Concerns:
 
     def forget(self, container_id: ContainerId) -> None:
         """Forget what did not hold at a container, and what may break again."""
-        self.note_left()
+        self._few.clear()
         self._others.pop(container_id, None)
         self._resting.pop(container_id, None)
 

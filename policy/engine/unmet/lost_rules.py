@@ -51,7 +51,7 @@ class LostRules:
         """Containers have other cpus than before, as may one that was expected to move."""
         if moves:
             self._concerns.note_left()
-        self._companions.note_moves(moves)
+            self._companions.note_moves(moves)
         if self._books.standing.spreads.levels:
             self._counted.note_moves(moves)
 
@@ -62,7 +62,7 @@ class LostRules:
 
     def take_met(self) -> Collection[ContainerId]:
         """Owners at which a rule does not hold, and to whom others have come since."""
-        return [one for one in self._companions.take_met() if one in self._concerns.ids]
+        return [*filter(self._concerns.ids.__contains__, self._companions.take_met())]
 
     def take_told(self) -> Collection[ContainerId]:
         """Containers of which lost rules were told since this was asked last."""

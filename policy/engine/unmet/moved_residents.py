@@ -41,7 +41,7 @@ class MovedCompanions:
     def note_moves(self, moves: Sequence[MovedTogether]) -> None:
         """Containers have other cpus than before."""
         wants_others = self._books.standing.wants_others
-        if not (wants_others and moves):
+        if not wants_others:
             return
         near = _NearOwners(self._books)
         for one in moves:

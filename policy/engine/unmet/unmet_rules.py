@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
 from ...model.container import Container, ContainerId
 from ...model.grant import Grant
@@ -112,8 +111,9 @@ class UnmetRules:
     def breaches(self, container_id: ContainerId) -> frozenset[Breach]:
         """The rules that do not hold between a container and others, if any is told."""
         self.look_at_postponed()
-        is_concerned = self._concerns.is_any_of(container_id)
-        return self.look().breaches(container_id) if is_concerned else frozenset()
+        if not (self._concerns.ids and self._concerns.is_any_of(container_id)):
+            return frozenset()
+        return self.look().breaches(container_id)
 
     def tell_changed(
         self, decision: Decision, earlier: Decision, before: Collection[str], look: RuleLook
@@ -146,19 +146,20 @@ class UnmetRules:
         for one in moves:
             before, after = one.before, one.after
             if lent := after.mask & ~before.mask:
-                have_left = bool(before.mask & ~after.mask)
-                self._displaced += [
-                    id_ for id_ in one.ids if have_left or self._is_lent(id_, before, lent)
-                ]
+                have_left = before.mask & ~after.mask
+                self._displaced += one.ids if have_left else self._lent(one.ids, before.mask, lent)
 
-    def _is_lent(self, container_id: ContainerId, before: CpuSet, lent: int) -> bool:
-        """Whether cpus that a container has besides may be beyond what its rules were held to."""
-        ledger = self._books.ledger
-        grant = ledger.grants[container_id]
-        # In a pen it comes to others of its pod, and its rules may be about those.
-        own = 0 if grant.pen else (grant.within or ledger.tree.pools[grant.pool_id].cpus).mask
-        # One that had its own alone shares some again, wherever those are.
-        return bool(lent & ~own) or before <= grant.exclusive
+    def _lent(self, ids: Iterable[ContainerId], before: int, lent: int) -> Sequence[ContainerId]:
+        """Containers whose cpus besides may be beyond what their rules were held to."""
+        ledger, found = self._books.ledger, list[ContainerId]()
+        for container_id in ids:
+            grant = ledger.grants[container_id]
+            # In a pen it comes to others of its pod, and its rules may be about those.
+            own = 0 if grant.pen else (grant.within or ledger.tree.pools[grant.pool_id].cpus).mask
+            # One that had its own alone shares some again, wherever those are.
+            if lent & ~own or not before & ~grant.exclusive.mask:
+                found.append(container_id)
+        return found
 
     def note_shifted(self, containers: Iterable[ContainerId]) -> None:
         """Containers are about to get other parts of their pens, or a pen round what they have."""
@@ -238,7 +239,8 @@ class UnmetRules:
         Whoever tells of it is looked at soon: its next instance may come before that, as another.
         """
         self._concerns.forget(container_id)
-        self._due |= dict.fromkeys(self._concerns.due_by(container_id, ()))
+        if self._concerns.ids:
+            self._due |= dict.fromkeys(self._concerns.due_by(container_id, ()))
         self._many.forget(container_id)
 
     def follow(
@@ -251,10 +253,9 @@ class UnmetRules:
         """
         # What comes free is lent to those as well who have no cpu of their pool.
         self.note_moves(changes)
-        look = self.look()
-        self.look_at_displaced(look)
-        moved, concerned = {*moved, *[one.container_id for one in changes]}, self._concerns.ids
+        look, concerned = self.look_at_displaced(), self._concerns.ids
         if concerned or self._concerns.resting:
+            moved = {*moved, *[one.container_id for one in changes]}
             due = self._concerns.due_by(gone, moved, self._books.standing.spreads.owners)
             if self._books.standing.has_required_affinity:
                 wants_others = self._books.standing.wants_others

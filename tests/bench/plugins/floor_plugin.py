@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.wire.connection import BadCall, Call, Connection, Reply, Role
+from pinfold.nri.wire.connection import BadCall, Call, Connection, Rejection, Reply, Role
 
 _RUNTIME_SERVICE: Final = "nri.pkg.api.v1alpha1.Runtime"
 _CHUNK_BYTES: Final = 256 * 1024
@@ -54,7 +54,7 @@ def serve(sock: socket.socket) -> None:
                 case Call(method=method, stream_id=stream_id):
                     sock.sendall(connection.respond(stream_id, answers.get(method, b"")))
                 case BadCall(stream_id=stream_id, code=code, message=message):
-                    sock.sendall(connection.fail(stream_id, code, message))
+                    sock.sendall(connection.respond(stream_id, Rejection(code, message)))
                 case Reply():
                     pass
 

@@ -44,7 +44,7 @@ def test_a_created_container_is_acknowledged_once_it_runs_with_its_cpus() -> Non
     assert books.start(A, 17, 1.0) == 1.0 + CHECK
     assert stage(books, 1.0) is None, "it was told nothing, so it is looked at with others"
     assert stage(books, 1.0 + CHECK) is Stage.CHECK
-    assert books.pid(A) == 17
+    assert books.sought(A)[0] == 17
     assert books.observe(A, pinned(0), 1.0) is None
     assert books.acknowledged(A) == pinned(0)
     assert stage(books, 9.0) is None

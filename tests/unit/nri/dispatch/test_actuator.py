@@ -357,6 +357,20 @@ def test_a_fault_with_one_container_does_not_end_the_work_for_all(
     assert read(B, 17, None) == pinned(1)
 
 
+def test_whoever_looks_at_the_kernel_says_what_it_has_as_a_rule() -> None:
+    asked: list[Pinning | None] = []
+
+    def read(_container_id: ContainerId, _pid: int, likely: Pinning | None) -> Pinning | None:
+        asked.append(likely)
+        return likely
+
+    actuator = Actuator(lambda _: None, Clock(), read_back=read)
+    actuator.create(A, pinned(0))
+    assert actuator.kernel(A) == pinned(0)
+    assert actuator.kernel(B) is None
+    assert asked == [pinned(0), None]
+
+
 def test_a_fault_in_reading_back_counts_as_what_cannot_be_read() -> None:
     happenings: list[Happening] = []
 

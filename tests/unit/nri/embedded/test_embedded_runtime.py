@@ -13,7 +13,7 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
 from pinfold.nri.embedded.runtime_dialects import NEWEST, Dialect, split_synchronize
 from pinfold.nri.plugin.service import PLUGIN_SERVICE, RUNTIME_SERVICE
-from pinfold.nri.wire.connection import Call, Connection, Reply, Role
+from pinfold.nri.wire.connection import Call, Connection, Rejection, Reply, Role
 from pinfold.nri.wire.ttrpc import Code
 from tests.unit.nri.dialects import CONTAINERD_1_7, CONTAINERD_2_1
 
@@ -82,7 +82,7 @@ class BarePlugin:
         self.calls.append((call.method, call.payload))
         answer = self.answers.get(call.method, nri_pb2.Empty())
         if isinstance(answer, Code):
-            data = self.connection.fail(call.stream_id, answer, "as the test wants")
+            data = self.connection.respond(call.stream_id, Rejection(answer, "as the test wants"))
         elif answer is not None:
             data = self.connection.respond(call.stream_id, answer.SerializeToString())
         else:

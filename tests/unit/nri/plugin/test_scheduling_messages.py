@@ -110,7 +110,7 @@ class Served:
 
     def call(self, method: str, payload: bytes) -> bytes:
         call = Call(stream_id=1, service=PLUGIN_SERVICE, method=method, payload=payload)
-        served = ServedCall(call=call, started=0.0)
+        served = ServedCall(call=call, started=0.0, seconds=10.0)
         self.service.serve(served)
         while self.owner.left:
             assert self.owner.tidy()

@@ -11,7 +11,7 @@ import pytest
 
 from pinfold.nri.plugin.service import PLUGIN_SERVICE, RUNTIME_SERVICE
 from pinfold.nri.plugin.wire_socket import WireSocket
-from pinfold.nri.wire.connection import Call, Connection, Reply, Role
+from pinfold.nri.wire.connection import Call, Connection, Rejection, Reply, Role
 from pinfold.nri.wire.mux import WireError, encode_message
 from pinfold.nri.wire.ttrpc import Code, Message, MessageType
 
@@ -182,7 +182,7 @@ def test_the_first_answer_to_a_call_is_the_only_one(pair: Pair) -> None:
             for number in range(4)
         ]
         firsts = [number for number, one in enumerate(answers) if one.result(LONG)]
-    assert not pair.plugin.fail(call.stream_id, Code.UNKNOWN, "too late")
+    assert not pair.plugin.respond(call.stream_id, Rejection(Code.UNKNOWN, "too late"))
     pair.bare.sendall(pair.call("Shutdown"))
     [last] = pair.plugin.events(pair.plugin.read())
     assert pair.plugin.respond(last.stream_id, b"last")
@@ -193,7 +193,7 @@ def test_the_first_answer_to_a_call_is_the_only_one(pair: Pair) -> None:
 
 def test_nothing_is_answered_that_was_not_asked(pair: Pair) -> None:
     assert not pair.plugin.respond(1, b"")
-    assert not pair.plugin.fail(7, Code.UNKNOWN, "")
+    assert not pair.plugin.respond(7, Rejection(Code.UNKNOWN, ""))
 
 
 def test_a_request_that_cannot_be_served_is_answered_with_its_code(pair: Pair) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from pinfold.nri.api import ttrpc_pb2
-from pinfold.nri.wire.connection import BadCall, Call, Connection, Reply, Role
+from pinfold.nri.wire.connection import BadCall, Call, Connection, Rejection, Reply, Role
 from pinfold.nri.wire.mux import Frame, WireError, encode_message
 from pinfold.nri.wire.ttrpc import SEND_MAX_BYTES, Code, Message, MessageType
 
@@ -52,7 +52,9 @@ def test_errors_carry_their_code_and_text() -> None:
     plugin, runtime = Connection(Role.PLUGIN), Connection(Role.RUNTIME)
     stream_id, sent = runtime.request(PLUGIN, "Unheard", b"")
     plugin.receive(sent)
-    [reply] = runtime.receive(plugin.fail(stream_id, Code.UNIMPLEMENTED, "no such method"))
+    [reply] = runtime.receive(
+        plugin.respond(stream_id, Rejection(Code.UNIMPLEMENTED, "no such method"))
+    )
     assert reply == Reply(stream_id=1, code=12, message="no such method")
 
 
