@@ -143,7 +143,7 @@ def _given_text(central: CentralRules, spec: PodSpec) -> str:
     """The annotations that central rules give the containers of a pod: a document for each."""
     pod = created_pod(spec, 0)
     texts: list[str] = []
-    for one in (*spec.init_containers, *spec.containers):
+    for one in spec.all_containers:
         container = central.completed(created_container(one, pod, 0)[0])
         for rule in dict.fromkeys(given.rule for given in container.given):
             given = {each.key: each.value for each in container.given if each.rule == rule}

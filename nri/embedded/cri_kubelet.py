@@ -51,7 +51,7 @@ class CriKubelet:
         refused: list[RefusedCreation] = []
         for pod in pods:
             pod_id = self.run_pod(pod)
-            for container in (*pod.init_containers, *pod.containers):
+            for container in pod.all_containers:
                 try:
                     self.start(pod_id, pod, container)
                 except grpc.RpcError as error:

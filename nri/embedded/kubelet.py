@@ -119,7 +119,7 @@ def start_pods(
     refused: list[RefusedCreation] = []
     for pod in pods:
         runtime.run_pod(sandbox_message(pod))
-        for container in (*pod.init_containers, *pod.containers):
+        for container in pod.all_containers:
             message = container_message(container, pod, machine_memory_bytes, memory_qos=memory_qos)
             reason = _start(runtime, message, keeps_running=container.keeps_running)
             if reason is None:

@@ -1,4 +1,4 @@
-"""The nesting of levels: which domains lie inside those of another level, whatever the machine."""
+"""The nesting of levels: whose domains lie inside those of another level, as on most machines."""
 
 from collections.abc import Mapping
 from typing import Final

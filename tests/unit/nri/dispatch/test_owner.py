@@ -311,6 +311,27 @@ def test_what_is_left_is_done_piece_by_piece_and_before_work_that_is_handed_in(d
     assert not desk.owner.left
 
 
+def test_what_is_left_and_raises_is_reported_and_what_is_behind_it_is_done(desk: Desk) -> None:
+    error = RuntimeError("broken")
+    done: list[str] = []
+
+    def broken() -> None:
+        raise error
+
+    def work() -> None:
+        desk.owner.afterwards(broken)
+        desk.owner.afterwards(lambda: done.append("state"))
+
+    desk.owner.serve(Turn("create", work), LONG)
+    assert desk.owner.tidy()
+    assert desk.crashes == [("afterwards", error)]
+    assert desk.owner.tidy()
+    # And where the owner's thread comes by before the runtime is quiet.
+    desk.owner.serve(Turn("create", work), LONG)
+    assert desk.owner.ask("metrics", lambda: [*done]) == ["state", "state"]
+    assert desk.crashes == [("afterwards", error)] * 2
+
+
 def test_what_a_call_under_way_leaves_is_done_before_work_that_is_handed_in_meanwhile(
     desk: Desk,
 ) -> None:

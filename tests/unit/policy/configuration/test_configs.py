@@ -73,7 +73,7 @@ def test_a_field_has_an_effect_or_says_that_it_has_none(field: msgspec.structs.F
     is_idle = field.name not in fields_in_use()
     says_so = (field.encode_name,) in IDLE_FIELDS
     assert says_so == is_idle, (
-        f"policy/configuration/config_faults.py: IDLE_FIELDS and {field.encode_name!r}"
+        f"policy/configuration/idle_fields.py: IDLE_FIELDS and {field.encode_name!r}"
     )
     text = DEFAULT.read_text()
     explained_so = f"# No effect in this version.\n{field.encode_name}:" in text
