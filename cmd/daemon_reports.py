@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..nri.dispatch.report import Report
-from .control.decision_journal import DecisionJournal
+from .control.decisions.decision_journal import DecisionJournal
 from .control.history.history_keeper import HistoryKeeper
 from .daemon.daemon import Daemon
 from .daemon.garbage_collection import LOOK_SECONDS, GarbageCollector

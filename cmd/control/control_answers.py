@@ -26,7 +26,8 @@ from ..daemon.daemon import Daemon
 from ..state.saved_states import SavedStates
 from .container_names import NotHereError, find_container, is_called
 from .decision_document import decision_document, with_unmet_of
-from .decision_journal import DecisionJournal, JournalEntry
+from .decisions.decision_journal import DecisionJournal, JournalEntry
+from .decisions.followed_decisions import followed_decisions
 from .documents import (
     AuditDocument,
     ContainersDocument,
@@ -39,7 +40,6 @@ from .documents import (
     RuntimeDocument,
 )
 from .explain_document import explain_document, time_text
-from .followed_decisions import followed_decisions
 from .history.history_keeper import HistoryKeeper
 from .history.saved_decision import SavedDecision
 from .move_step import move_container, read_promised

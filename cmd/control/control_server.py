@@ -11,7 +11,7 @@ from ...topology.sets.base_errors import PinfoldError
 from ..daemon.daemon import Daemon
 from .control_gate import ControlGate, Peer
 from .control_socket import ControlSocket, find_group
-from .decision_journal import DecisionJournal
+from .decisions.decision_journal import DecisionJournal
 from .history.history_keeper import HistoryKeeper
 
 if TYPE_CHECKING:

@@ -17,11 +17,8 @@ from .counted_rules import (
     classified_of,
     classifier_of,
     counted_rules,
-    is_rule,
-    without_own,
-    without_rules,
-    without_that_of,
 )
+from .left_out_rules import is_rule, without_own, without_rules, without_that_of
 from .trial_engine import TrialEngine
 
 CONTAINERS_MAX: Final = 500
@@ -87,7 +84,7 @@ def _rule_sentences(trials: "_Trials", snapshot: Snapshot, container: Container)
             is_one_enough = True
             yield f"it would be {_words(pool)} without its rule: {rule.text}"
     if not is_one_enough and any(map(is_rule, container.pod.annotations)):
-        pool = trials.pool_of(_without_rules(container))
+        pool = trials.pool_of(without_rules(container))
         if pool not in ("", trials.pool):
             yield f"without its rules it would be {_words(pool)}"
     of_others = [one for one in rules if one.owner.id != container.id]
@@ -236,8 +233,3 @@ def _with_memory(container: Container, size: int) -> Container:
         container,
         resources=replace(resources, memory_request_bytes=request, memory_limit_bytes=size),
     )
-
-
-def _without_rules(container: Container) -> Container:
-    annotations = without_rules(container.pod.annotations)
-    return replace(container, pod=replace(container.pod, annotations=annotations))

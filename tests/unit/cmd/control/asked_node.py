@@ -7,7 +7,7 @@ from pathlib import Path
 from pinfold.cmd.control.control_client import ControlClient
 from pinfold.cmd.control.control_server import ControlServer
 from pinfold.cmd.control.control_socket import ControlSocket
-from pinfold.cmd.control.decision_journal import DecisionJournal
+from pinfold.cmd.control.decisions.decision_journal import DecisionJournal
 from pinfold.topology.made.spec import machine_from_spec
 
 from ..daemon.paper_node import PaperNode, config

@@ -15,7 +15,7 @@ import pytest
 from pinfold.cmd.control.control_client import ControlClient, ControlError
 from pinfold.cmd.control.control_server import ControlServer
 from pinfold.cmd.control.control_socket import ControlSocket
-from pinfold.cmd.control.decision_journal import DecisionJournal
+from pinfold.cmd.control.decisions.decision_journal import DecisionJournal
 from pinfold.cmd.control.history.history_file import (
     BYTES_MAX,
     HISTORY_NAME,

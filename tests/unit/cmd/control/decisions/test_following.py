@@ -11,19 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 from pinfold.cmd.control.control_client import ControlClient, ControlError
-from pinfold.cmd.control.decision_journal import (
-    WAITING_MAX,
-    DecisionFeed,
-    DecisionFollower,
-)
+from pinfold.cmd.control.decisions.decision_feed import WAITING_MAX, DecisionFeed, DecisionFollower
 from pinfold.cmd.control.documents import FollowedDocument, PinDocument
 from pinfold.cmd.control.service_handlers import STREAMS_MAX
 from pinfold.cmd.pinfold import main
 from pinfold.nri.dispatch.report import Released
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 
-from ..daemon.paper_node import burstable, guaranteed
-from .asked_node import AskedNode
+from ...daemon.paper_node import burstable, guaranteed
+from ..asked_node import AskedNode
 
 SECONDS = 60.0
 

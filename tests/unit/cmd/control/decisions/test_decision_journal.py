@@ -1,6 +1,6 @@
 from msgspec import structs
 
-from pinfold.cmd.control.decision_journal import REFUSALS_MAX, DecisionJournal
+from pinfold.cmd.control.decisions.decision_journal import REFUSALS_MAX, DecisionJournal
 from pinfold.nri.dispatch.report import Connected, Decided, Released, Synchronized
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId

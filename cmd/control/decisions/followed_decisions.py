@@ -4,13 +4,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from ...nri.dispatch.report import Decided, Released
-from ...policy.model.container import ContainerId
-from ...policy.model.pinning import Change
-from .decision_document import decision_document, moved_documents
-from .decision_journal import DecisionFeed, FedDecision
-from .documents import FollowedDocument
-from .explain_document import time_text
+from ....nri.dispatch.report import Decided, Released
+from ....policy.model.container import ContainerId
+from ....policy.model.pinning import Change
+from ..decision_document import decision_document, moved_documents
+from ..documents import FollowedDocument
+from ..explain_document import time_text
+from .decision_feed import DecisionFeed, FedDecision
 
 ALIVE_SECONDS: Final = 30.0
 """After which a sign of life is sent: the gate drops who is silent."""

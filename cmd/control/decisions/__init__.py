@@ -1,0 +1,1 @@
+"""Decisions as a daemon remembers them, and hands them to who follows."""
