@@ -14,7 +14,7 @@ from ..text.yaml_text import parse_text
 from .affinity_rule import MAX_WEIGHT, OF_SAME_POD, AffinityRule
 from .expression import ALWAYS, Condition, Reading, condition, parse_expression
 from .operators import ANYTHING
-from .podaffinity.written_fields import is_absent, whole_number
+from .written_fields import is_absent, whole_number
 
 MAX_RULES: Final = 128
 MAX_FAULTS: Final = 16

@@ -19,7 +19,7 @@ from pinfold.policy.rules.podaffinity.affinity_text import (
 from pinfold.policy.rules.podaffinity.configured_rules import configured_rules
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.policy.rules.podaffinity.term_text import SPREAD_FIELDS
-from pinfold.policy.rules.podaffinity.written_fields import TERM_FIELDS
+from pinfold.policy.rules.written_fields import TERM_FIELDS
 from pinfold.policy.text.errors import ConfigError
 
 Plain = Mapping[str, Any]

@@ -49,7 +49,7 @@ from pinfold.policy.rules.podaffinity.rule_set import PlacementRules
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.policy.rules.podaffinity.term import PSEUDO_LABELS
 from pinfold.policy.rules.podaffinity.term_text import SPREAD_FIELDS
-from pinfold.policy.rules.podaffinity.written_fields import TERM_FIELDS
+from pinfold.policy.rules.written_fields import TERM_FIELDS
 from pinfold.policy.scenarios.check.pod_check import PodCheck
 from pinfold.policy.scenarios.scenario_file import Topology
 from pinfold.policy.scenarios.simulation import pods_scenario, run_scenario

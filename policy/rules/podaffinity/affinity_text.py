@@ -11,13 +11,13 @@ from ...configuration.affinity_fields import REQUIREMENTS_MAX, RULES_MAX
 from ...text.errors import Problem
 from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
 from ...text.yaml_text import parse_text
+from ..written_fields import WrittenFields, is_absent, unknown_field
 from .label_selector import LabelSelector
 from .pool_term import PoolPreference, PoolRequirement
 from .pool_text import parse_pool_preference, parse_pool_requirement
 from .rule_set import PreferredTerm, RequiredTerm, SpreadRule
 from .term import Term
 from .term_text import parse_spread, parse_term, parse_weight, pattern_slips, pseudo_label_slips
-from .written_fields import WrittenFields, is_absent, unknown_field
 from .written_rules import NO_WRITTEN_RULES, Written, WrittenRules
 
 MAX_FAULTS: Final = 16

@@ -4,9 +4,9 @@ from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import RULES_MAX
 from ...model.selector_operator import PoolOperator
 from ...text.yaml_nodes import TextError, TextNode
+from ..written_fields import WrittenFields, is_absent
 from .pool_term import PoolExpression, PoolPreference, PoolRequirement, PoolTerm
 from .selector_text import parse_expression_fields
-from .written_fields import WrittenFields, is_absent
 
 
 def parse_pool_requirement(

@@ -6,8 +6,8 @@ from ....topology.sets.base_errors import quoted
 from ...model.selector_operator import LabelOperator, PoolOperator, values_fault
 from ...text.suggestion import suggestion
 from ...text.yaml_nodes import TextError, TextMap, TextNode
+from ..written_fields import WrittenFields, is_absent, word_of
 from .label_selector import LabelRequirement, LabelSelector
-from .written_fields import WrittenFields, is_absent, word_of
 
 _SELECTOR_FIELDS: Final = ("matchLabels", "matchExpressions")
 _EXPRESSION_FIELDS: Final = ("key", "operator", "values")

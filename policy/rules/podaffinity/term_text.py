@@ -11,12 +11,12 @@ from ...model.level_name import parse_level
 from ...text.glob import has_wildcard
 from ...text.suggestion import nearest, suggestion
 from ...text.yaml_nodes import TextError, TextList, TextNode
+from ..written_fields import TERM_FIELDS, WrittenFields, whole_number, word_of
 from .label_selector import LabelSelector
 from .namespace_scope import NamespaceScope
 from .rule_set import SpreadRule
 from .selector_text import parse_selector
 from .term import POD_QOS, PSEUDO_LABELS, Term
-from .written_fields import TERM_FIELDS, WrittenFields, whole_number, word_of
 from .written_rules import LabelKeys, Written
 
 SPREAD_FIELDS: Final = (

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ....topology.sets.base_errors import quoted
-from ...configuration.affinity_fields import ITEMS_MAX, WORD_MAX
-from ...text.suggestion import suggestion
-from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
+from ...topology.sets.base_errors import quoted
+from ..configuration.affinity_fields import ITEMS_MAX, WORD_MAX
+from ..text.suggestion import suggestion
+from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
 
 _LEAVE_OUT: Final = "leave the word out: what is below it stands here by itself"
 _ELSEWHERE: Final[Mapping[str, str]] = {
