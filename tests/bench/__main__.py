@@ -29,7 +29,8 @@ from tests.bench.sizes import SIZES
 SOCKET_CONDITIONS = """\
 From the runtime's end of the unix socket, each plugin as a process with everything switched on; a
 turnover is one stop and the creations after it. The plugins take turns on the same machine, and
-everybody sleeps for {pause} ms between two calls.
+everybody sleeps for {pause} ms between two calls. In half of the rounds somebody reads the metrics
+once a second: the cpu of their turnovers is that of pages, too (cpu-turnover-read).
 """
 
 ENGINE_CONDITIONS = f"""\

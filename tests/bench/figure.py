@@ -16,6 +16,7 @@ METRICS: Final = (
     "synchronize",
     "ready",
     "cpu-turnover",
+    "cpu-turnover-read",
     "rss",
     "written",
     "updates-turnover",

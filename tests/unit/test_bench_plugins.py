@@ -174,3 +174,11 @@ def test_a_floor_that_ends_is_an_error() -> None:
     ending = PluginCommand("floor", (sys.executable, "-c", "", "{socket}"))
     with pytest.raises(PluginEndedError, match="floor ended with status 0"):
         measure_plugins(TINY, [ending], 1, 1)
+
+
+@pytest.mark.parametrize("turnovers", [2, 3, 5])
+def test_cpu_is_measured_with_metrics_read_and_with_nobody_reading_them(turnovers: int) -> None:
+    (samples,) = measure_plugins(TINY, [floor_command()], turnovers, 0)
+    assert len(samples.times["stop"]) == turnovers
+    assert samples.times["cpu-turnover"]
+    assert samples.times["cpu-turnover-read"]

@@ -32,10 +32,13 @@ _REQUIRED: Final = "-required"
 SPREAD_MAX: Final = 3
 """The slowest creation of a hundred, as a multiple of the half."""
 
-_COMPARED: Final = ("create", "stop", "update", "synchronize", "cpu-turnover")
+_COMPARED: Final = (
+    *("create", "stop", "update", "synchronize"),
+    *("cpu-turnover", "cpu-turnover-read"),
+)
 """What the floor is worth a comparison in."""
 
-_ROW: Final = "{:<18}{:<12}{:>11}{:>11}{:>9}{:>9}  {}"
+_ROW: Final = "{:<21}{:<12}{:>11}{:>11}{:>9}{:>9}  {}"
 
 HEADER: Final = _ROW.format("", "", "p50", "p99", "x floor", "p99/p50", "goal")
 

@@ -129,7 +129,7 @@ class PluginProcess:
 
 
 class Scraper:
-    """Reads the metrics of a process once a second while it is its turn, as Prometheus would."""
+    """Reads the metrics of a process once a second from `begin` on, oftener than Prometheus."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}/metrics"
@@ -149,7 +149,7 @@ class Scraper:
         self._thread.join()
 
     def begin(self) -> None:
-        """It is the process's turn."""
+        """It is the process's turn, and somebody reads its metrics."""
         self._is_due.set()
 
     def pause(self) -> None:
