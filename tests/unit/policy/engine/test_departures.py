@@ -421,6 +421,16 @@ def test_a_rule_that_others_have_too_is_named_where_another_was_told_before() ->
     ]
 
 
+def test_a_refusal_on_a_large_machine_names_the_first_of_many_pools() -> None:
+    engine = engine_of("socket:4 numa:8 l3:2 core:4 mem:2G", onUnsatisfiable="fail")
+    there = {"pool-selector.pinfold.dev/pod": "socket=3"}
+    placed(engine, container_of("shy", 1, apart(term("socket", "it")), annotations=there))
+    said = reason(engine.create(container_of("it", 1, app="it", annotations=there)))
+    assert " and 60 more pools: " in said
+    assert said.endswith(f"{MAKE_ROOM}default/shy/main")
+    assert len(said) < 2000
+
+
 def test_a_rule_of_several_who_close_every_pool_is_named_once() -> None:
     engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
     for number, where in enumerate((HERE, THERE, HERE)):
