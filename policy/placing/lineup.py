@@ -35,6 +35,9 @@ _PACKED: Final = (
     "narrowed",
 )
 """The columns of a contest that are not the same for many; most are empty as a rule."""
+_NAMES_MAX: Final = 16
+"""Pools that a reason names: `explain` has all of them."""
+_REASONS_MAX: Final = 12
 MILLI: Final = "m"
 """The unit of demands for thousandths of a cpu."""
 
@@ -146,9 +149,11 @@ class Lineup(Struct, frozen=True, kw_only=True):
             pools_by_reason.setdefault(str(found[pool_id]), []).append(self.names[pool_id])
         if len(pools_by_reason) == 1 and len(found) > 1:
             pools_by_reason = {reason: [EVERY_POOL] for reason in pools_by_reason}
-        reasons = "; ".join(
-            f"{', '.join(pools)}: {reason}" for reason, pools in pools_by_reason.items()
-        )
+        told = [f"{_some(pools)}: {reason}" for reason, pools in pools_by_reason.items()]
+        rest = len(told) - _REASONS_MAX
+        if rest > 0:
+            told[_REASONS_MAX:] = [f"and {rest} more reasons of other pools"]
+        reasons = "; ".join(told)
         head = "required rules leave no room" if roomy or yielding else "no pool has room"
         head = f"{head} for {self.contest.request.describe()}"
         return " — ".join([head, *([yielding] if yielding else []), reasons])
@@ -176,6 +181,13 @@ class Lineup(Struct, frozen=True, kw_only=True):
             roomy=None,
             rivals=(),
         )
+
+
+def _some(pools: Sequence[str]) -> str:
+    """The first of some pools by name, and how many more there are."""
+    more = len(pools) - _NAMES_MAX
+    shown = ", ".join(pools[:_NAMES_MAX])
+    return f"{shown} and {more} more pools" if more > 1 else ", ".join(pools)
 
 
 def roomy_pools(demands: Iterable[Demand], size: int) -> Pools:

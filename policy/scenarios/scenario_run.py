@@ -59,7 +59,7 @@ class ScenarioRun:
         self._memory_qos = topology.memory_qos
         self._names = MachineNames(topology.machine)
         self._remembered: dict[str, Value] = dict(topology.aliases)
-        self._refused: dict[str, tuple[Container, str]] = {}
+        self._refused: dict[str, tuple[Container, ContainerResult]] = {}
         self._serial = 0
         self._node: RunningNode | None = None
         self._watch: LawWatch | None = None
@@ -157,13 +157,8 @@ class ScenarioRun:
             keys[one.container.path]: container_result(one, self.runtime, self.engine)
             for one in running
         }
-        for path, (container, reason) in self._refused.items():
-            containers[keys[path]] = ContainerResult(
-                name=container.name,
-                pod=container.pod.name,
-                namespace=container.pod.namespace,
-                refused=reason,
-            )
+        for path, (_, refused) in self._refused.items():
+            containers[keys[path]] = refused
         return ScenarioResult(
             id=scenario_id,
             topology=topology,
@@ -254,10 +249,22 @@ class ScenarioRun:
     def _newest(self) -> ContainerId:
         return next(reversed(self.runtime.running))
 
+    def _refuse(self, container: Container, reason: str, notes: tuple[str, ...] = ()) -> None:
+        self._refused[container.path] = (
+            container,
+            ContainerResult(
+                name=container.name,
+                pod=container.pod.name,
+                namespace=container.pod.namespace,
+                refused=reason,
+                notes=notes,
+            ),
+        )
+
     def _create(self, container: Container) -> str:
         """Why the container was refused; empty where it runs."""
         if reason := self.runtime.stock.missing(container.path):
-            self._refused[container.path] = (container, reason)
+            self._refuse(container, reason)
             return reason
         one = Running(container, cpus=container.cpus)
         if self.engine is not None and self.is_started:
@@ -266,8 +273,9 @@ class ScenarioRun:
             for problem in decision.problems:
                 self.verdicts.remark(problem)
             if isinstance(decision.result, Refusal):
+                notes = self.engine.note(container.id)
                 self.engine.remove(container.id)
-                self._refused[container.path] = (container, decision.result.reason)
+                self._refuse(container, decision.result.reason, notes)
                 return decision.result.reason
             one.tell(decision.pinning)
             if decision.scheduling is not None:

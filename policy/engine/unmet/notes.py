@@ -18,6 +18,7 @@ from ...model.level_name import a_level, level_noun
 from ...placing.classifier import Classified
 from ...placing.judging.judgement import OWNERS_MAX
 from ...placing.judging.restriction import names_text, together_text
+from ...pools.domains import Domains
 from ...rules.podaffinity.namespace_scope import OWN_NAMESPACE
 from ...rules.podaffinity.rule_set import PlacementRules, PreferredTerm, RequiredTerm, SpreadRule
 from ...rules.podaffinity.term_selection import select_spread, select_term
@@ -100,10 +101,10 @@ def placement_notes(
     """The notes about a container where it is, the first of very many.
 
     `weights`: what drew it to others when it was placed, and from them. `unmet`: what is told of
-    its required rules anyway.
+    its required rules anyway. Of one that was refused: which of its levels the machine lacks.
     """
     if container.id not in books.ledger.grants:
-        return ()
+        return tuple(_absent_levels(known.placement, books.domains))
     look = _Look(container, books, books.supply.eligible(known.request).mask)
     return tuple(islice(look.notes(known.placement, weights, unmet), _NOTES_MAX))
 
@@ -136,7 +137,7 @@ class _Look:
             if wish.term.expressions and not wish.term.matches(labels):
                 yield f"{wish.text}: {self._books.tree.pools[self._pool_id].name} is another"
         yield from self._of_weights(weights)
-        yield from self._of_levels(rules)
+        yield from _absent_levels(rules, self._books.domains)
 
     def _of_term(self, rule: PreferredTerm) -> Iterator[str]:
         term, level = rule.term, rule.term.level
@@ -241,14 +242,15 @@ class _Look:
                 is_near = known[place] = is_near or self._pool_id in tree.subtree(other)
             yield is_near
 
-    def _of_levels(self, rules: PlacementRules) -> Iterator[str]:
-        levels = [one.term.level for one in rules.required]
-        levels += [one.term.level for one in rules.preferred]
-        levels += [one.level for one in rules.spread]
-        for level in dict.fromkeys(levels):
-            wider = self._books.domains.stand_in(level)
-            if wider is not level:
-                yield (
-                    f"this machine has no {level_noun(level)}s: what holds at {a_level(level)}"
-                    f" holds at {a_level(wider)}"
-                )
+
+def _absent_levels(rules: PlacementRules, domains: Domains) -> Iterator[str]:
+    levels = [one.term.level for one in rules.required]
+    levels += [one.term.level for one in rules.preferred]
+    levels += [one.level for one in rules.spread]
+    for level in dict.fromkeys(levels):
+        wider = domains.stand_in(level)
+        if wider is not level:
+            yield (
+                f"this machine has no {level_noun(level)}s: what holds at {a_level(level)}"
+                f" holds at {a_level(wider)}"
+            )

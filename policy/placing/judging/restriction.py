@@ -182,15 +182,22 @@ def wants_text(
     A rule of several owners is told once. `more`: so many rules are not among them. `told`: rules
     that were told before, of which no place need be told again.
     """
-    found = [_wants_text(one, told) for one in by_kind(rules)]
+    found = list[str]()
+    for one in by_kind(rules):
+        # Of several rules that a text has told nobody knows which one is meant.
+        is_meant = not found and len({other.text for other in told}) == 1
+        found.append(_wants_text(one, told, is_meant=is_meant))
     more += len(found[TOLD_MAX:])
     return "; ".join(found[:TOLD_MAX] + ([f"and {more} more rules"] if more else []))
 
 
-def _wants_text(rules: Sequence[Restriction], told: Sequence[Restriction]) -> str:
+def _wants_text(
+    rules: Sequence[Restriction], told: Sequence[Restriction], *, is_meant: bool
+) -> str:
     alike = [one for one in told if one.text == rules[0].text and one.is_own != rules[0].is_own]
     if any([ids_in_the_way([one]) == ids_in_the_way(rules) for one in alike]):
-        return f"the same rule of {owners_text(rules)}"
+        owners = owners_text(rules)
+        return f"the same rule of {owners}" if is_meant else f"{rules[0].text} of {owners}, too"
     return f"{kind_name(rules)}: wanted {kind_wanted(rules)}"
 
 

@@ -405,6 +405,32 @@ def test_a_refusal_for_rules_alone_begins_with_them_and_names_each_once() -> Non
     )
 
 
+def test_a_rule_that_others_have_too_is_named_where_another_was_told_before() -> None:
+    engine = engine_of("socket:2 numa:2 core:2 mem:2G", onUnsatisfiable="fail")
+    rules = apart(term("socket", "it"), term("numa", "it"))
+    for number in range(2):
+        there = {"pool-name.pinfold.dev/pod": f"socket #{number}"}
+        placed(engine, container_of(f"it{number}", 1, rules, app="it", annotations=there))
+    said = reason(engine.create(container_of("it", 1, rules)))
+    besides = said.partition(" — besides, ")[2].partition(MAKE_ROOM)[0].split("; ")
+    assert besides[:2] == [
+        "anti-affinity at numa to app=it (affinity.pinfold.dev/pod:1) of default/it/main: wanted a"
+        " NUMA node without default/it0/main, default/it1/main",
+        "anti-affinity at socket to app=it (affinity.pinfold.dev/pod:1) of default/it0/main and 1"
+        " other, too",
+    ]
+
+
+def test_a_refusal_on_a_large_machine_names_the_first_of_many_pools() -> None:
+    engine = engine_of("socket:4 numa:8 l3:2 core:4 mem:2G", onUnsatisfiable="fail")
+    there = {"pool-selector.pinfold.dev/pod": "socket=3"}
+    placed(engine, container_of("shy", 1, apart(term("socket", "it")), annotations=there))
+    said = reason(engine.create(container_of("it", 1, app="it", annotations=there)))
+    assert " and 60 more pools: " in said
+    assert said.endswith(f"{MAKE_ROOM}default/shy/main")
+    assert len(said) < 2000
+
+
 def test_a_rule_of_several_who_close_every_pool_is_named_once() -> None:
     engine = engine_of(NODES, "cpuset:7", onUnsatisfiable="fail")
     for number, where in enumerate((HERE, THERE, HERE)):

@@ -213,6 +213,16 @@ def test_a_level_that_the_machine_lacks_is_told() -> None:
     assert note == ("this machine has no clusters: what holds at a cluster holds at an L3 group")
 
 
+def test_a_level_that_the_machine_lacks_is_told_of_who_is_refused_for_it() -> None:
+    engine = engine_of("socket:1 core:4 mem:4G")
+    placed(engine, container_of("wolf", 1))
+    rules = apart(term("cluster", "wolf"))
+    engine.create(shy := container_of("shy", 1, rules, fails=True))
+    assert engine.pinning(shy.id) is None
+    (note,) = notes(engine, shy)
+    assert note == "this machine has no clusters: what holds at a cluster holds at an L3 group"
+
+
 def test_who_wishes_nothing_has_no_notes() -> None:
     engine = engine_of(PAIR)
     placed(engine, one := container_of("one", 1))

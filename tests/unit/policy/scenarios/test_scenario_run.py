@@ -137,6 +137,21 @@ def test_a_refused_container_is_listed_until_its_pod_goes() -> None:
     assert run(steps + "- {do: delete_pods, pods: ALL}").containers == {}
 
 
+def test_what_a_machine_lacks_is_told_of_a_refused_container() -> None:
+    rules = (
+        "podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution:"
+        " [{labelSelector: {}, topologyKey: cluster}]}, podAffinity:"
+        " {requiredDuringSchedulingIgnoredDuringExecution:"
+        " [{labelSelector: {matchLabels: {app: none}}, topologyKey: cluster}]}"
+    )
+    told = f'{{affinity.pinfold.dev/pod: "{{{rules}}}", on-unsatisfiable.pinfold.dev/pod: fail}}'
+    result = run(f"- {{do: create_pod, pod: p, annotations: {told}, {EXCLUSIVE}}}")
+    assert the_one(result).refused
+    assert the_one(result).notes == (
+        "this machine has no clusters: what holds at a cluster holds at an L3 group",
+    )
+
+
 def test_a_refused_init_container_stops_its_pod() -> None:
     result = run(
         """
