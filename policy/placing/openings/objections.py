@@ -110,9 +110,11 @@ def unnamed_rules(judgement: Judgement, tree: PoolTree, reason: str) -> str:
 def _unnamed(alike: Sequence[Restriction], reason: str) -> Sequence[Restriction]:
     """Rules of several owners without those that a reason names, or counts with another one."""
     left = [one for one in alike if not _is_named(one.name, reason)]
-    if len(left) > 1 and f"{left[0].text} of " in reason:
+    # Very many owners have one restriction together, in whose way each of them is by himself.
+    owners = sum([1 if one.is_own else len(one.blockers) for one in left])
+    if owners > 1 and f"{left[0].text} of " in reason:
         counts = re.findall(rf"{re.escape(left[0].text)} of [^ ]+ and ([0-9]+) others?\b", reason)
-        if any([int(one) + 1 >= len(left) for one in counts]):
+        if any([int(one) + 1 >= owners for one in counts]):
             return ()
     return left
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, ContainerState
 from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.policy.placing.judging.judgement import OWNERS_MAX
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
     IGNORED,
@@ -429,6 +430,19 @@ def test_a_refusal_on_a_large_machine_names_the_first_of_many_pools() -> None:
     assert " and 60 more pools: " in said
     assert said.endswith(f"{MAKE_ROOM}default/shy/main")
     assert len(said) < 2000
+
+
+@pytest.mark.parametrize("owners", [3, OWNERS_MAX, OWNERS_MAX + 2])
+def test_a_rule_of_many_is_told_once_beside_pools_that_lack_cpus(owners: int) -> None:
+    engine = engine_of(f"socket:1 numa:{owners} core:2 mem:2G", onUnsatisfiable="fail")
+    rules = apart(term("numa", "it"))
+    for number in range(owners):
+        there = {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+        placed(engine, container_of(f"shy{number}", 1, rules, annotations=there))
+    said = reason(engine.create(container_of("it", 2, app="it")))
+    assert f"of default/shy0/main and {owners - 1} others" in said
+    assert ": exclusive CPUs: wanted 2, available " in said
+    assert "besides" not in said
 
 
 def test_a_rule_of_several_who_close_every_pool_is_named_once() -> None:
