@@ -127,6 +127,21 @@ def test_a_second_creation_that_is_refused_is_told_with_what_it_asked_for(node: 
     assert told.container.state is ContainerState.CREATED
 
 
+def test_a_second_creation_leaves_nobody_stuck_where_the_first_one_was_left_as_it_ran(
+    node: LiveNode,
+) -> None:
+    policy, owner = node.events.policy, container_of("owner", 2)
+    odd = replace(node.listed(), unread={owner.id: ValueError("odd")})
+    node.owner.ask("list", lambda: node.events.answered(node.events.synchronize(odd)))
+    assert policy.decisions[owner.id].fault
+    assert owner.id in policy.stuck_containers.cpus
+    for size, is_stuck in ((1000, True), (1, False)):
+        create(node, replace(owner, resources=container_of("owner", size).resources))
+        assert (owner.id in policy.stuck_containers.cpus) == is_stuck
+    assert policy.snapshot().has_landed
+    node.owner.ask("check", policy.check)
+
+
 def test_who_comes_home_by_a_creation_that_failed_is_told_and_reported(
     node: LiveNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
