@@ -43,6 +43,8 @@ class PlacedContainer(NamedTuple):
     """Cpus kept shared for it, or for its pen."""
     is_unpinned: bool = False
     """The container was told no cpus."""
+    placed_for_milli: int | None = None
+    """What it asked for as its cpus were chosen, where a resize since is missed."""
 
 
 class SavedHint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -101,6 +103,8 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     beside: tuple[str, ...] = ()
     is_unpinned: bool = False
     """`cpus` are those of its pool, or what it ran on once: it was told none."""
+    placed_for_milli: int | None = None
+    """What it asked for as its cpus were chosen; 0: not known, None: what it asks for now."""
 
     def advice(
         self,
@@ -137,7 +141,11 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             labels=labels if self.first_labels is None else self.first_labels,
             usable=usable,
             reserved=reserved,
-            cpu_request_milli=self.resources.cpu_request_milli,
+            cpu_request_milli=(
+                self.resources.cpu_request_milli
+                if self.placed_for_milli is None
+                else self.placed_for_milli
+            ),
             beside=tuple(map(CpuSet.parse, self.beside)) if knows_beside else None,
             told=told if is_final else None,
             stuck=stuck,
@@ -267,6 +275,7 @@ def saved_container(
         first_labels=first if with_texts and first != others else None,
         beside=tuple(map(str, placed.beside)),
         is_unpinned=placed.is_unpinned,
+        placed_for_milli=placed.placed_for_milli,
     )
 
 
@@ -291,6 +300,7 @@ def saved_again(
         cpus=None if placed.cpus is None else str(placed.cpus),
         mems=None if placed.mems is None else str(placed.mems),
         is_unpinned=placed.is_unpinned,
+        placed_for_milli=placed.placed_for_milli,
     )
 
 

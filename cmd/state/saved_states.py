@@ -118,4 +118,5 @@ def _placed(snapshot: Snapshot, ids: Iterable[ContainerId]) -> Iterator[PlacedCo
             pod_size=snapshot.pod_size_of(container_id),
             beside=snapshot.beside_of(container_id),
             is_unpinned=snapshot.told_cpus_of(container_id) is None,
+            placed_for_milli=snapshot.placed_for_milli_of(container_id),
         )

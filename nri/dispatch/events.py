@@ -328,9 +328,10 @@ class Events:
         if container.state is not state:
             container = structs.replace(container, state=state)
         decision = place(container)
-        # With what central rules give it.
-        container = self.policy.containers.get(container.id, container)
-
+        # With what central rules give it. Where another one of its id runs on, that one is known.
+        runs_on = isinstance(decision.result, Refusal) and container.id in self.policy.grants
+        known = None if runs_on else self.policy.containers.get(container.id)
+        container = known or self.policy.completed(container)
         others = new_pinnings(decision.changes)
         if isinstance(decision.result, Refusal):
             reason = decision.result.reason
@@ -347,7 +348,8 @@ class Events:
             )
 
         def tell() -> None:
-            told = structs.replace(decision, notes=self.policy.note(container.id), weights={})
+            notes = () if runs_on else self.policy.note(container.id)
+            told = structs.replace(decision, notes=notes, weights={})
             self.report(Decided(event=event, container=container, decision=told, problems=problems))
             self.policy.compact(container.id)
 

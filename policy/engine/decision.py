@@ -59,6 +59,9 @@ class Decision(Struct, frozen=True, kw_only=True):
     """Our own fault for which a running container is left as it is; empty for all others."""
     remembered: Advice | None = None
     """What was remembered of such a container: the next adoption goes by that."""
+    placed_for_milli: int | None = None
+    """What its container asked for as its cpus were chosen, where a resize since is missed; 0: that
+    is not known. None: what it asks for now."""
     lineup: Lineup | None = None
     decided_by: str = ""
     unmet: tuple[str, ...] = ()

@@ -204,9 +204,8 @@ class Engine:
         An older instance of its pod and name is released first. A refusal changes nothing else,
         and nothing at all where one of this id holds something.
         """
-        allocator, ledger, before = self._allocator, self._allocator.books.ledger, None
-        if container.id in ledger.grants:
-            before = EventUndoing(allocator)
+        allocator, ledger = self._allocator, self._allocator.books.ledger
+        before = EventUndoing(allocator) if container.id in ledger.grants else None
         self._replace(container := self._central.completed(container))
         place = placed_away if ledger.narrowed.stuck else Allocator.place
         placed = place(allocator, container, allocator.know(container))
@@ -396,5 +395,6 @@ class Engine:
         """Release what an older instance of a container holds."""
         if container.id in self._allocator.roster.containers:
             self._allocator.forget(container.id)
+            seen_gone(self._allocator, ())
         if (older := self._allocator.roster.instance(container)) is not None:
             self._allocator.forget(older)

@@ -28,7 +28,7 @@ class MissedResizes:
 
         Where nothing is, those that have other cpus for themselves than they ask for.
         """
-        return [one.id for one in containers if self._is_due(one, advice.get(one.id))]
+        return [one.id for one in containers if self.is_due(one, advice.get(one.id))]
 
     def misses(self, container_id: ContainerId) -> bool:
         """Whether one of these runs still, and has other cpus for itself than it asks for.
@@ -45,7 +45,8 @@ class MissedResizes:
         """The decision about a container's resize; a refusal leaves it what it has."""
         return mended(self._allocator, container_id)
 
-    def _is_due(self, listed: Container, hint: Advice | None) -> bool:
+    def is_due(self, listed: Container, hint: Advice | None) -> bool:
+        """Whether one that is listed was resized since, see `among`."""
         if not self.misses(listed.id):
             return False
         roster = self._allocator.roster

@@ -140,7 +140,9 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         if decision is not None and decision.remembered is not None:
             # It is left as it runs for a fault, and what it holds tells little of what it had.
             return replace(decision.remembered, told=None)
-        asks = self.containers[one].resources.cpu_request_milli
+        asks = self.placed_for_milli_of(one)
+        if asks is None:
+            asks = self.containers[one].resources.cpu_request_milli
         pool = self.tree.pools[grant.pool_id]
         return replace(
             Advice.of(grant, pool, self.unmet_of(one), self.pod_size_of(one), asks),
@@ -196,6 +198,11 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         """The last size of a container's pod, where that was resized."""
         pod = self.containers[container_id].pod
         return self.pod_sizes.get(pod.uid or pod.id)
+
+    def placed_for_milli_of(self, container_id: ContainerId) -> int | None:
+        """What a container asked for as its cpus were chosen, where a resize since is missed."""
+        decision = self.decisions.get(container_id)
+        return None if decision is None else decision.placed_for_milli
 
     def unmet_of(self, container_id: ContainerId) -> tuple[str, ...]:
         """The required rules that do not hold where a container is, and why."""

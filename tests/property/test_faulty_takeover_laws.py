@@ -102,8 +102,11 @@ def test_a_fault_within_a_recovery_gives_nobody_the_cpus_of_others(
 ) -> None:
     walk = KindsWalk(machine, SEED)
     faults = FaultsTwice(walk, monkeypatch, SEED)
-    for _ in range(STEPS):
+    steps = 0
+    # By chance one kind of them may be among the later ones.
+    while steps < STEPS or (steps < 10 * STEPS and not (faults.whole and faults.single)):
         walk.step()
+        steps += 1
     assert faults.recovered > STEPS / 2
     assert faults.whole
     assert faults.single

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...model.container import Container, ContainerId
 from ...model.instances import Listed
@@ -12,6 +13,7 @@ from ..advice import Advice, Usability
 from ..allocator import Allocator
 from ..decision import Adopted, Decision, carried_over, with_repetition
 from ..left_cpus import LeftCpus
+from ..missed_resizes import MissedResizes
 from ..restoring.restoration import hold_again
 from ..snapshot import Snapshot
 from ..stuck_containers import StuckContainers
@@ -41,10 +43,14 @@ def adopted_all(
     faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
     allocator = readopted(allocator, listed.running, advice, faults)
     is_same_tree = allocator.books.tree.has_pools_of(remembered.tree)
-    decisions = allocator.roster.decisions
+    decisions, missed = allocator.roster.decisions, MissedResizes(allocator)
     for one in listed.running:
         before, hint = remembered.decisions.get(one.id), advice.get(one.id)
         decision = carried_over(decisions[one.id], before, hint, is_same_tree=is_same_tree)
+        if missed.is_due(one, hint):
+            # Until that is made the next list is to show it, too.
+            milli = hint.cpu_request_milli if hint is not None else None
+            decision = replace(decision, placed_for_milli=milli or 0)
         if one.id in listed.repeated:
             decision = with_repetition(decision, one, listed.repeated[one.id])
         allocator.carry_over(decision)

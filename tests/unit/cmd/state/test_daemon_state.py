@@ -284,6 +284,25 @@ def test_the_cpus_of_a_pen_are_not_remembered_of_whom_a_group_lets_share() -> No
     assert [one for one, known in advice.items() if known.pen] == ["a", "c"]
 
 
+def test_what_one_asked_for_whose_resize_is_missed_is_remembered_until_that_is_made() -> None:
+    machine = machine_from_spec("socket:1 core:4")
+    engine = Engine(machine, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    owner, other = container_of("owner", 1), container_of("other", 1)
+    for one in (owner, other):
+        engine.create(one)
+    before, states = engine.snapshot(), SavedStates()
+    running = {one.id: one for one in before.running()}
+    more = structs.replace(running[owner.id], resources=whole(2))
+    engine.synchronize([more, running[other.id]], before.advice())
+    assert engine.missed_resizes.misses(owner.id)
+    for milli in (1000, 2000):
+        advice = states.of(engine.snapshot()).advice()
+        assert advice == engine.snapshot().advice()
+        assert advice[owner.id].cpu_request_milli == milli
+        engine.stop(other.id)
+        engine.missed_resizes.make(owner.id)
+
+
 def test_another_pen_is_saved_where_other_cpus_are_kept_shared_for_it() -> None:
     """Its containers hold the same."""
     engine = Engine(MACHINE, Config())

@@ -15,6 +15,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.roster import Roster
 from pinfold.policy.engine.unmet.unmet_rules import UnmetRules
 from pinfold.policy.model.container import Container, ContainerId, ContainerState
+from pinfold.policy.model.grant import Refusal
 from pinfold.policy.model.kubelet_resources import LinuxResources
 from pinfold.policy.model.pinning import Change, Pinning
 from pinfold.topology.sets.cpuset import CpuSet
@@ -113,6 +114,32 @@ def test_one_that_runs_keeps_its_cpus_where_its_second_creation_is_refused(node:
     assert policy.grants[owner.id].exclusive.isdisjoint(
         policy.grants[container_of("newcomer", 1).id].exclusive
     )
+
+
+def test_a_second_creation_that_is_refused_is_told_with_what_it_asked_for(node: LiveNode) -> None:
+    """And not with what the one that runs does."""
+    wanted = container_of("owner", 1000).resources
+    create(node, replace(container_of("owner", 2), resources=wanted))
+    node.owner.ask("behind what was left", lambda: None)
+    told = [one for one in node.happenings if isinstance(one, Decided)][-1]
+    assert isinstance(told.decision.result, Refusal)
+    assert told.container.resources == wanted
+    assert told.container.state is ContainerState.CREATED
+
+
+def test_a_second_creation_leaves_nobody_stuck_where_the_first_one_was_left_as_it_ran(
+    node: LiveNode,
+) -> None:
+    policy, owner = node.events.policy, container_of("owner", 2)
+    odd = replace(node.listed(), unread={owner.id: ValueError("odd")})
+    node.owner.ask("list", lambda: node.events.answered(node.events.synchronize(odd)))
+    assert policy.decisions[owner.id].fault
+    assert owner.id in policy.stuck_containers.cpus
+    for size, is_stuck in ((1000, True), (1, False)):
+        create(node, replace(owner, resources=container_of("owner", size).resources))
+        assert (owner.id in policy.stuck_containers.cpus) == is_stuck
+    assert policy.snapshot().has_landed
+    node.owner.ask("check", policy.check)
 
 
 def test_who_comes_home_by_a_creation_that_failed_is_told_and_reported(

@@ -442,3 +442,32 @@ def test_a_fault_leaves_it_as_it_is_and_the_others_are_told(
     assert node.kernel[owner.id] == old.kernel[owner.id]
     node.owner.ask("check", policy.check)
     node.wait(lambda: [one for one in node.happenings if isinstance(one, Crashed)])
+
+
+@pytest.mark.parametrize("is_reloaded", [False, True], ids=["at once", "after a reload"])
+@pytest.mark.parametrize("is_known", [True, False], ids=["state", "no state"])
+def test_one_for_which_there_was_no_room_is_tried_again_after_another_restart(
+    node: LiveNode, old: LiveNode, is_known: bool, is_reloaded: bool
+) -> None:
+    others = [container_of(f"b-{n}", 1) for n in range(13)]
+    old.run(owner := owner_of(1000), *others)
+    listed = resized(old, 4000, owner)
+    between = LiveNode()
+    try:
+        restarted(old, between, listed, is_known=is_known)
+        policy = between.events.policy
+        assert len(policy.grants[owner.id].exclusive) == 1
+        if is_reloaded:
+            config = replace(policy.config, colocate_pods=True)
+            events = between.events
+            assert between.owner.ask("reload", lambda: events.reconfigure(config))
+        restarted(between, node, listed, is_known=True)
+    finally:
+        between.end()
+    policy = node.events.policy
+    for one in others[:4]:
+        node.owner.ask("stop", partial(node.events.stop, one.id))
+    node.owner.ask("look", node.events.moves.resize_missed)
+    assert len(policy.grants[owner.id].exclusive) == 4
+    # That is done for good.
+    assert policy.snapshot().advice()[owner.id].cpu_request_milli == 4000

@@ -84,6 +84,36 @@ def test_who_is_back_has_other_cpus_before_it_is_refused() -> None:
     assert not engine.decisions[LATE.id].unmet
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_who_is_back_has_no_other_cpus_where_a_rule_that_insists_would_not_hold(
+    *, fails: bool
+) -> None:
+    """The rule of `keeper`, which began all the same beside what the other shares."""
+    engine = engine_of("socket:1 core:5 thread:2 mem:8G")
+    mixed = container_of(
+        "it", 2, annotations={"prefer-shared-cpus.resource-policy.nri.io/pod": "false"}
+    )
+    size = replace(mixed.resources, cpu_request_milli=2500, cpu_limit_milli=2500)
+    mixed = replace(mixed, resources=size)
+    noisy = container_of("noisy", 0.5, shares=True)
+    keeper = container_of("keeper", 1, apart(term("core", "it")), fails=fails)
+    placed(engine, container_of("first", 1, app="noisy"))
+    assert [placed(engine, one) for one in (mixed, noisy)] == ["2-9", "4-9"]
+    engine.adopt(replace(keeper, cpus=CpuSet.of(8), mems=NodeSet.of(0)))
+    assert engine.decisions[keeper.id].unmet
+    ended(engine, mixed)
+    assert placed(engine, LATE) == "2-3"
+    runs = container_of("runs", 3, shares=True)
+    engine.adopt(replace(runs, cpus=CpuSet.parse("4-7"), mems=NodeSet.of(0)))
+    decision = engine.create(replace(mixed, id=ContainerId("it-1")))
+    if fails:
+        assert "would have to leave them: anti-affinity at core to app=noisy" in reason(decision)
+    else:
+        assert decision.decided_by == MADE_WAY
+        assert decision.unmet
+    engine.check()
+
+
 def test_a_pen_that_is_short_grows_to_nowhere_when_one_leaves_it_who_may_be_back() -> None:
     """Once that one is gone no rule keeps the pen from the socket of `far`."""
     engine = engine_of("socket:2 core:6 mem:8G")
