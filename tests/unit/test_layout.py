@@ -142,6 +142,20 @@ def test_folders_import_those_before_them(path: Path) -> None:
             assert order(parts[2]) <= order(inside[0]), f"{name(path)} imports {module}"
 
 
+def test_of_the_rules_the_central_ones_alone_look_into_the_folders_inside() -> None:
+    """They check whatever annotation the configuration gives, rules of all kinds among them."""
+    rules = ROOT / "policy" / "rules"
+    inside = tuple(f"pinfold.policy.rules.{one}." for one in ("podaffinity", "review"))
+    looking = {
+        path.name
+        for path in rules.glob("*.py")
+        if any(one.startswith(inside) for one in imported(path))
+    }
+    assert looking == {"central_rules.py"}
+    for path in (rules / "podaffinity").glob("*.py"):
+        assert not any(one.startswith(inside[1]) for one in imported(path)), name(path)
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Imports inside functions, and those for type checkers alone, count like all others."""
     by_name = {

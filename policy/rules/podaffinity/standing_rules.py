@@ -13,7 +13,6 @@ from msgspec import Struct, field
 
 from ....topology.model.machine import Level
 from ...model.container import Container, ContainerId
-from ..standing_spreads import StandingSpreads
 from .rule_set import (
     ALL_COUNT,
     FIRM_MAX,
@@ -25,6 +24,7 @@ from .rule_set import (
     Uncounted,
     is_firm,
 )
+from .standing_spreads import StandingSpreads
 from .term import (
     IndexKey,
     RestartKey,

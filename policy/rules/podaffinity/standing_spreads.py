@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from ...topology.model.machine import Level
-from ..model.container import Container, ContainerId
-from .podaffinity.rule_set import SpreadRule
-from .podaffinity.term import container_labels, is_same_instance, restart_key
+from ....topology.model.machine import Level
+from ...model.container import Container, ContainerId
+from .rule_set import SpreadRule
+from .term import container_labels, is_same_instance, restart_key
 
 SPREADS_MAX: Final = 256
 """So many different required spread rules of a namespace are told apart. Where there are more, each
