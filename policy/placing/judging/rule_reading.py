@@ -36,8 +36,8 @@ _FEW_RULES: Final = 4
 """Of so many rules it is looked up one by one where their owners are."""
 _GUARD_WEIGHT: Final = 100
 """The weight of what a namespace may not require of containers of others."""
-
-
+_LACKING: Final = ", which this machine lacks"
+"""Behind a pool that is wanted."""
 ABSENT: Final = "a container that the rule is about"
 """What required affinity wants where there is none."""
 ABSENT_OF_ALL: Final = "a container that all its required affinity is about"
@@ -272,7 +272,7 @@ class RuleReading(Struct):
             is_known = len(others) < len(pools)
             self._restrict(
                 f"pool-name {rules.pool_name!r}",
-                f"pool {rules.pool_name}{'' if is_known else ', which this machine lacks'}",
+                f"pool {rules.pool_name}{'' if is_known else _LACKING}",
                 closed_pools=others,
                 names_pool=True,
             )
@@ -280,9 +280,10 @@ class RuleReading(Struct):
             labels = self.books.pool_labels
             others = frozenset(pool.id for pool in pools if not one.holds(labels[pool.id]))
             if others:
+                is_known = len(others) < len(pools)
                 self._restrict(
                     one.text,
-                    "a pool with these labels",
+                    f"a pool with these labels{'' if is_known else _LACKING}",
                     closed_pools=others,
                     is_lasting=one.is_lasting,
                 )

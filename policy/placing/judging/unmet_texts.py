@@ -42,21 +42,26 @@ NOTHING_TOLD = ToldRules()
 
 
 def with_obstacle(rule: Restriction, lineup: Lineup) -> Restriction:
-    """A broken rule that, if it names a pool, also wants people to know why that was not free.
+    """A broken rule that, if it is about pools, also wants people to know why none was free.
 
-    That is told of the moment of the choice, in the words of a refusal. O(pools) for such a rule.
+    That is told of the moment of the choice and of the widest of such pools, in the words of a
+    refusal. O(pools) for such a rule.
     """
-    if not rule.names_pool:
+    if not rule.closed_pools:
         return rule
-    named = next((one for one in lineup.contest.ids if one not in rule.closed_pools), None)
-    obstacle = "" if named is None else lineup.obstacle(named)
-    return replace(rule, wanted=f"{rule.wanted}{_NOT_FREE} ({obstacle})") if obstacle else rule
+    meant = next((one for one in lineup.contest.ids[::-1] if one not in rule.closed_pools), None)
+    obstacle = "" if meant is None else lineup.obstacle(meant)
+    if meant is None or not obstacle:
+        return rule
+    if not rule.names_pool:
+        obstacle = f"{lineup.names[meant]}: {obstacle}"
+    return replace(rule, wanted=f"{rule.wanted}{_NOT_FREE} ({obstacle})")
 
 
 def with_told_obstacles(
     broken: Sequence[Restriction], told: Sequence[str]
 ) -> Sequence[Restriction]:
-    """Broken rules, where one that names a pool wants what was told of that pool before.
+    """Broken rules, where one about pools wants what was told of such a pool before.
 
     What was in the way once stays told: the rule ignores what happens afterwards.
     """
@@ -69,7 +74,7 @@ def with_told_obstacles(
         return broken
     return [
         replace(one, wanted=f"{one.wanted}{_NOT_FREE}{found[one.unmet_text]}")
-        if one.names_pool and one.unmet_text in found
+        if one.closed_pools and one.unmet_text in found
         else one
         for one in broken
     ]

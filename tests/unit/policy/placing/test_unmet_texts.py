@@ -182,9 +182,38 @@ def test_a_pool_in_which_as_many_rules_break_is_told_with_their_number() -> None
     )
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_who_is_in_no_pool_with_its_labels_is_told_what_the_widest_was_short_of(
+    number: int,
+) -> None:
+    engine = engine_of("socket:2 numa:2 core:2 mem:4G", reservedResources={"cpu": "cpuset:0"})
+    selector, term = {"pool-selector.pinfold.dev/pod": f"socket={number}"}, f"socket={number}"
+    engine.create(container_of("first", 2, annotations=selector))
+    it = container_of("it", 3, annotations=selector)
+    engine.create(it)
+    told = (
+        f"a pool with {term} (pool-selector.pinfold.dev/pod) of default/it/main: it wants a pool"
+        f" with these labels, which was not free (socket #{number}: exclusive CPUs, wanted 3,"
+        f" available {1 + number})"
+    )
+    assert engine.decisions[it.id].unmet == (told,)
+    # What others do afterwards changes nothing of what it was short of.
+    engine.create(later := container_of("later", 1))
+    engine.remove(later.id)
+    assert engine.decisions[it.id].unmet == (told,)
+
+
+def test_labels_that_no_pool_of_the_machine_has_are_told() -> None:
+    engine = engine_of("socket:2 numa:2 core:2 mem:4G")
+    selector = {"pool-selector.pinfold.dev/pod": "socket=7"}
+    engine.create(it := container_of("it", 1, annotations=selector))
+    (told,) = engine.decisions[it.id].unmet
+    assert told.endswith(": it wants a pool with these labels, which this machine lacks")
+
+
 def test_what_a_pool_was_short_of_stays_told_with_its_rule() -> None:
     def named(pool: str) -> Restriction:
-        return replace(rule("x", wanted=f"pool {pool}"), names_pool=True)
+        return replace(rule("x", wanted=f"pool {pool}"), closed_pools=frozenset({0}))
 
     told = "x of default/me/main: it wants pool a, which was not free (memory)"
     near = text("y", paths("b"))
