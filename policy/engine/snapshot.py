@@ -200,7 +200,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         return self.pod_sizes.get(pod.uid or pod.id)
 
     def placed_for_milli_of(self, container_id: ContainerId) -> int | None:
-        """The milli-cpus asked for as its cpus were chosen, where a resize since is missed."""
+        """The milli-cpus a container asked for when placed, where a resize since is missed."""
         decision = self.decisions.get(container_id)
         return None if decision is None else decision.placed_for_milli
 
