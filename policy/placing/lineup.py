@@ -151,7 +151,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
             pools_by_reason = {reason: [EVERY_POOL] for reason in pools_by_reason}
         told = [f"{_some(pools)}: {reason}" for reason, pools in pools_by_reason.items()]
         rest = len(told) - _REASONS_MAX
-        if rest > 0:
+        if rest > 1:
             told[_REASONS_MAX:] = [f"and {rest} more reasons of other pools"]
         reasons = "; ".join(told)
         head = "required rules leave no room" if roomy or yielding else "no pool has room"

@@ -432,6 +432,18 @@ def test_a_refusal_on_a_large_machine_names_the_first_of_many_pools() -> None:
     assert len(said) < 2000
 
 
+@pytest.mark.parametrize(("reasons", "told"), [(12, 12), (13, 13), (14, 12)])
+def test_a_refusal_tells_the_first_of_many_reasons(reasons: int, told: int) -> None:
+    """One for the socket, and one for each of its NUMA nodes but the first: the second has it."""
+    engine = engine_of(f"socket:1 numa:{reasons} core:{reasons + 1} mem:2G", "cpuset:0")
+    for number in range(reasons):
+        there = {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+        placed(engine, container_of(f"c{number}", number + 1, annotations=there))
+    said = reason(engine.create(container_of("it", 300)))
+    assert said.count(": exclusive CPUs: wanted 300, available ") == told
+    assert said.endswith(f"; and {reasons - told} more reasons of other pools") == (told < reasons)
+
+
 @pytest.mark.parametrize("owners", [3, OWNERS_MAX, OWNERS_MAX + 2])
 def test_a_rule_of_many_is_told_once_beside_pools_that_lack_cpus(owners: int) -> None:
     engine = engine_of(f"socket:1 numa:{owners} core:2 mem:2G", onUnsatisfiable="fail")
