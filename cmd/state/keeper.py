@@ -58,6 +58,10 @@ class Keeper(ABC):
     def _pause_seconds_left(self) -> float:
         """For which more is waited for, from the first thing that happened."""
 
+    def _idle_seconds(self) -> float | None:
+        """After which it is looked although nothing happens; None: never."""
+        return self._again_seconds if self._complaint else None
+
     def _is_due(self) -> bool:
         """Whether there is anything to keep."""
         return True
@@ -69,7 +73,7 @@ class Keeper(ABC):
     def _run(self, front: Front) -> None:
         is_last = False
         while not is_last:
-            self._is_changed.wait(self._again_seconds if self._complaint else None)
+            self._is_changed.wait(self._idle_seconds())
             self._is_stopping.wait(self._pause_seconds_left())
             # In this order: an end that comes in between is seen, or sets the event anew.
             self._is_changed.clear()

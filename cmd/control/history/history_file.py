@@ -19,6 +19,7 @@ from ....nri.dispatch.pacer import ALONE
 from ....topology.sets.base_errors import PinfoldError
 from ....topology.sets.cpuset import IdListError
 from ...state.own_file import ForeignFileError, OwnFile, read_bounded_file
+from .saved_candidates import candidates_by_decision, parse_candidates_line
 from .saved_decision import SavedDecision
 
 HISTORY_NAME: Final = "decisions.jsonl"
@@ -126,5 +127,7 @@ def parse_history(texts: Sequence[bytes], path: Path) -> tuple[SavedDecision, ..
         raise HistoryError(
             f"{path}: holds no {HISTORY_NAME} — name the folder that is pinfoldd's --state-dir"
         )
-    lines = (line for text in texts for line in text.splitlines())
-    return tuple(one for one in map(parse_line, lines) if one is not None)
+    lines = [line for text in texts for line in text.splitlines()]
+    known = candidates_by_decision(map(parse_candidates_line, lines))
+    found = (one for one in map(parse_line, lines) if one is not None)
+    return tuple(one.with_candidates(known) for one in found)

@@ -21,6 +21,8 @@ from ....policy.model.grant import Grant, Refusal
 from ...state.keeper import Keeper
 from ...state.saved_container import PlacedContainer
 from .history_file import BYTES_MAX, HistoryFile, parse_line
+from .owed_candidates import STAY_SECONDS, OwedCandidates
+from .saved_candidates import SavedCandidates, candidates_by_decision, parse_candidates_line
 from .saved_decision import (
     PRESENT,
     RELEASE,
@@ -54,8 +56,8 @@ class _Waiting(Struct, frozen=True):
 class HistoryKeeper(Keeper):
     """A report: call it with every happening, from any thread.
 
-    The pools a container was held against are kept of those that are still there when it is
-    written, and of the refused: what came and went in a few seconds leaves a line without them.
+    The pools a container was held against are kept of the refused, and of those that stay for a
+    while: what came and went in a minute leaves a line without them.
     """
 
     takes = (Decided, Identified, Released, Synchronized)
@@ -68,6 +70,7 @@ class HistoryKeeper(Keeper):
         clock: Callable[[], float] = time.time,
         bytes_max: int = BYTES_MAX,
         again_seconds: float = _AGAIN_SECONDS,
+        stay_seconds: float = STAY_SECONDS,
     ) -> None:
         """`clock`: seconds since 1970; `bytes_max`: of the file."""
         super().__init__("history", folder, log, again_seconds, "decisions are lost")
@@ -82,6 +85,7 @@ class HistoryKeeper(Keeper):
         may be others at every restart, at each of a thousand owners."""
         self._results: dict[ContainerId, Grant | Refusal] = {}
         """What was decided last about some of them, as far as this daemon wrote it."""
+        self._owed = OwedCandidates(stay_seconds)
         self._unnamed: dict[ContainerId, list[_Waiting]] = {}
         """Decisions about containers to which the runtime gives an id afterwards: under that one
         they are found after a restart."""
@@ -110,12 +114,15 @@ class HistoryKeeper(Keeper):
     def last_of(self, container_id: str) -> SavedDecision | None:
         """The last decision that was written of a container, and that gave it a place. O(bytes)."""
         mark, later = f'"id":"{container_id}"'.encode(), None
+        known: dict[tuple[str, float], SavedCandidates] = {}
         for line in self.file.newest():
+            # They were written after their decision, so they come first here.
+            known.update(candidates_by_decision([parse_candidates_line(line, container_id)]))
             found = parse_line(line) if mark in line else None
             if found is None or found.id != container_id or found.decision is None:
                 continue
             if not found.is_of_rules:
-                return found.with_rules_of(later)
+                return found.with_candidates(known).with_rules_of(later)
             # Why it is there was told before.
             later = later or found
         return later
@@ -123,7 +130,9 @@ class HistoryKeeper(Keeper):
     def past(self) -> Iterator[SavedDecision]:
         """Containers that are known from the history, each with its last decision. O(bytes)."""
         seen, later = set[str](), dict[str, SavedDecision]()
+        known: dict[tuple[str, float], SavedCandidates] = {}
         for line in self.file.newest():
+            known.update(candidates_by_decision([parse_candidates_line(line)]))
             found = parse_line(line)
             if found is None or found.decision is None or found.id in seen:
                 continue
@@ -131,16 +140,21 @@ class HistoryKeeper(Keeper):
                 later.setdefault(found.id, found)
                 continue
             seen.add(found.id)
-            yield found.with_rules_of(later.pop(found.id, None))
+            yield found.with_candidates(known).with_rules_of(later.pop(found.id, None))
         yield from later.values()
 
     def _pause_seconds_left(self) -> float:
         # What ends meanwhile is told in fewer words, and many starts are written at once.
         return max(self._pause_seconds, _PAUSES * self._cost_seconds)
 
+    def _idle_seconds(self) -> float | None:
+        again_seconds = super()._idle_seconds()
+        return self._owed.seconds_left() if again_seconds is None else again_seconds
+
     def _keep(self, front: Front, *, is_last: bool) -> None:
-        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if not batch and not (is_last and self._unnamed):
+        left_seconds = self._owed.seconds_left()
+        is_due = left_seconds == 0 or (is_last and left_seconds is not None)
+        if not self._waiting and not is_due and not (is_last and self._unnamed):
             if self._complaint:
                 # A blank line is no decision, and tells whether there is room again.
                 self.file.append([b""])
@@ -150,15 +164,31 @@ class HistoryKeeper(Keeper):
             self._has_begun = True
             for one in self._living():
                 self._remember(ContainerId(one.id), one.path, one.unmet)
+        snapshot = self._snapshot(front) if is_due or is_last or self.file.is_full else None
+        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
         present: Iterator[SavedDecision] = iter(())
-        if self.file.is_full:
-            snapshot = take_snapshot(front, "history", _BUSY_SECONDS)
-            self.file.turn()
-            at = batch[0].at if batch else self._clock()
-            present = self._present(snapshot, at, pacer)
-        self._append(chain(present, self._saved(batch, pacer, is_last=is_last)))
+        candidates: Iterator[SavedCandidates] = iter(())
+        if snapshot is not None:
+            if self.file.is_full:
+                self.file.turn()
+                at = batch[0].at if batch else self._clock()
+                present = self._present(snapshot, at, pacer)
+            candidates = self._owed.settle(snapshot, pacer, is_last=is_last)
+        self._append(chain(present, self._saved(batch, pacer, is_last=is_last), candidates))
 
-    def _append(self, saved: Iterator[SavedDecision]) -> None:
+    def _snapshot(self, front: Front) -> Snapshot | None:
+        """The snapshot of now; None where the policy is busy: decisions do not wait for it.
+
+        Raises `TimeoutError` where a part of the file is to begin with it.
+        """
+        try:
+            return take_snapshot(front, "history", _BUSY_SECONDS)
+        except TimeoutError:
+            if self.file.is_full:
+                raise
+            return None
+
+    def _append(self, saved: Iterator[SavedDecision | SavedCandidates]) -> None:
         try:
             while lines := list(map(msgspec.json.encode, islice(saved, _LINES_AT_ONCE))):
                 self.file.append(lines)
@@ -191,8 +221,7 @@ class HistoryKeeper(Keeper):
             match one.happening:
                 case Released(container=container):
                     yield from self._named(container.id, container, gone)
-                    self._unmet.pop(container.id, None)
-                    self._results.pop(container.id, None)
+                    self._let_go(container.id)
                     if self._paths.pop(container.id, None) is not None:
                         yield released(one.at, container.shown_id, container.path)
                 case Synchronized():
@@ -237,24 +266,31 @@ class HistoryKeeper(Keeper):
         if not is_refused:
             self._remember(container.id, container.path, decision.unmet)
             self._results[container.id] = decision.result
+        is_there = container.id not in gone
+        # Without its candidates one that is kept would look as if only its rules were told.
+        is_whole = is_refused or (is_there and decision.decided_by == KEPT)
+        if is_there and not is_whole and isinstance(decision.result, Grant):
+            self._owed.note(container.id, at, decision.result)
         yield saved_decision(
-            at,
-            decided.event,
-            container,
-            decision,
-            self._paths,
-            with_candidates=is_refused or container.id not in gone,
+            *(at, decided.event, container, decision, self._paths),
+            with_against=is_refused or is_there,
+            with_candidates=is_whole,
         )
 
     def _ended_unseen(self, at: float) -> Iterator[SavedDecision]:
         """The ends of those that a list of what runs does not have any more."""
         if not self._has_lost:
             for container_id in self._paths.keys() - self._listed:
-                self._unmet.pop(container_id, None)
-                self._results.pop(container_id, None)
+                self._let_go(container_id)
                 yield released(at, container_id, self._paths.pop(container_id))
         self._listed.clear()
         self._has_lost = False
+
+    def _let_go(self, container_id: ContainerId) -> None:
+        """Forget what was written of a container that has ended, but for its name."""
+        self._unmet.pop(container_id, None)
+        self._results.pop(container_id, None)
+        self._owed.forget(container_id)
 
     def _remember(self, container_id: ContainerId, path: str, unmet: tuple[str, ...]) -> None:
         """Remember a container of which is written, and the rules that are told there."""

@@ -3,9 +3,7 @@
 The structs are the file's format. A field that is added needs a default.
 """
 
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
@@ -30,21 +28,18 @@ from ...state.saved_container import (
 from ..decision_document import decision_document, with_unmet_of
 from ..documents import DecisionDocument, MovedDocument, PinDocument
 from ..status_document import pin_document
-from .candidate_table import candidate_table, parse_candidates
+from .saved_candidates import (
+    SavedCandidates,
+    candidate_documents,
+    compressed_names,
+    compressed_ranks,
+)
 
 PRESENT: Final = "present"
 """The event of a container that ran when the file was begun."""
 RELEASE: Final = "release"
 RETURN: Final = "return"
 """The event of a container that is kept where it was before a move that was refused."""
-_COMPRESSION: Final = 1
-_WINDOW_BITS: Final = 13
-_MEMORY_LEVEL: Final = 6
-"""A table is some kilobytes: a quarter of a megabyte, as by default, would be had from the kernel
-and given back for each. Source: zlib's manual, `deflateInit2`."""
-_TREES: Final = 2
-"""Pool trees at a time whose names are kept: of more there are decisions after a reload alone."""
-_TABLE_BYTES_MAX: Final = 1 << 22
 _PINNINGS_OF: Final[Callable[[Change], tuple[Pinning, Pinning]]] = attrgetter("before", "after")
 _TEXT_CHARACTERS_MAX: Final = 8192
 """Of labels and annotations; those of one pod may be 256 KiB, and the whole file is bounded."""
@@ -84,8 +79,8 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     moves: tuple[SavedMove, ...] = ()
     """The containers that it moved, in the order of their changes."""
     ranks: bytes = b""
-    """Its candidates, as JSON and compressed. Files of older versions have them in another form, by
-    another name."""
+    """Its candidates, as JSON and compressed, where it is refused: those of others have lines of
+    their own. Files of older versions have all here, or in another form, by another name."""
     pools: bytes = b""
     """What its candidates are called, as JSON and compressed."""
 
@@ -115,6 +110,15 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         document = with_unmet_of(self.decision, later.decision)
         return msgspec.structs.replace(self, decision=document)
 
+    def with_candidates(
+        self, known: Mapping[tuple[str, float], SavedCandidates]
+    ) -> "SavedDecision":
+        """The decision with its candidates where a line of their own has them."""
+        found = known.get((self.id, self.at))
+        if found is None or self.decision is None or self.ranks:
+            return self
+        return msgspec.structs.replace(self, ranks=found.ranks, pools=found.pools)
+
     def document(self) -> DecisionDocument | None:
         """The whole decision; None where none was made. Raises `ValueError`, `zlib.error`."""
         document = self.decision
@@ -123,11 +127,8 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             document = msgspec.structs.replace(document, moved=(*document.moved, *moved))
         if document is None or not self.ranks:
             return document
-        text, names = (
-            zlib.decompressobj().decompress(one, _TABLE_BYTES_MAX)
-            for one in (self.ranks, self.pools)
-        )
-        return msgspec.structs.replace(document, candidates=parse_candidates(text, names))
+        candidates = candidate_documents(self.ranks, self.pools)
+        return msgspec.structs.replace(document, candidates=candidates)
 
     def container(self) -> Container | None:
         """The container as it was. Raises `IdListError`."""
@@ -143,16 +144,19 @@ def saved_decision(
     decision: Decision,
     paths: Mapping[ContainerId, str],
     *,
+    with_against: bool,
     with_candidates: bool,
 ) -> SavedDecision:
-    """A decision to be kept. `paths`: of containers by id, as far as they are known."""
+    """A decision to be kept. `paths`: of containers by id, as far as they are known.
+
+    `with_against`: says which pool it was preferred to; `with_candidates`: has all of them.
+    """
     document = decision_document(
         container, decision, paths, with_candidates=False, with_moved=False
     )
-    lineup = None
-    if with_candidates:
+    if with_against:
         document = msgspec.structs.replace(document, against=runner_up(decision) or None)
-        lineup = decision.lineup
+    lineup = decision.lineup if with_candidates else None
     one = saved_newcomer(container, with_texts=_has_short_texts(container))
     if isinstance(decision.result, Grant):
         one = msgspec.structs.replace(
@@ -197,8 +201,8 @@ def _saved(
         pod=msgspec.structs.replace(whole, containers=(one,)),
         decision=document,
         moves=moves,
-        ranks=b"" if lineup is None else _ranks(lineup),
-        pools=b"" if lineup is None else _compressed_names(tuple(lineup.names)),
+        ranks=b"" if lineup is None else compressed_ranks(lineup),
+        pools=b"" if lineup is None else compressed_names(lineup),
     )
 
 
@@ -210,17 +214,6 @@ def _moves(changes: Sequence[Change], paths: Mapping[ContainerId, str]) -> Itera
             from_=pin_document(before),
             to=pin_document(after),
         )
-
-
-def _ranks(lineup: Lineup) -> bytes:
-    compressor = zlib.compressobj(_COMPRESSION, zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL)
-    text = msgspec.json.encode(candidate_table(lineup))
-    return compressor.compress(text) + compressor.flush()
-
-
-@lru_cache(_TREES)
-def _compressed_names(names: tuple[str, ...]) -> bytes:
-    return zlib.compress(msgspec.json.encode(names))
 
 
 def _has_short_texts(container: Container) -> bool:

@@ -1,0 +1,70 @@
+"""Candidates that the history owes: of decisions whose containers may not stay for long."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import Final
+
+from msgspec import Struct
+
+from ....nri.dispatch.pacer import ALONE, Pacer
+from ....policy.engine.snapshot import Snapshot
+from ....policy.model.container import ContainerId
+from ....policy.model.grant import Grant
+from .saved_candidates import SavedCandidates, saved_candidates
+
+STAY_SECONDS: Final = 60.0
+"""After so long, or when the daemon ends, the pools that a container was held against are written.
+A daemon that is killed leaves none of the last minute."""
+
+
+class _Owed(Struct, frozen=True):
+    at: float
+    """When it was decided, in seconds since 1970."""
+    grant: Grant
+    due: float
+    """On the monotonic clock."""
+
+
+class OwedCandidates:
+    """The last decisions about containers, until their candidates are written. For one thread."""
+
+    def __init__(
+        self, stay_seconds: float = STAY_SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stay_seconds = stay_seconds
+        self._clock = clock
+        self._owed: dict[ContainerId, _Owed] = {}
+        """The longest there first."""
+
+    def note(self, container_id: ContainerId, at: float, grant: Grant) -> None:
+        """Owe the candidates of a decision, and those of the one before no more."""
+        self.forget(container_id)
+        self._owed[container_id] = _Owed(at, grant, self._clock() + self._stay_seconds)
+
+    def forget(self, container_id: ContainerId) -> None:
+        """Owe nothing for a container: it has ended."""
+        self._owed.pop(container_id, None)
+
+    def seconds_left(self) -> float | None:
+        """The seconds until some are due; None where none are owed."""
+        first = next(iter(self._owed.values()), None)
+        return None if first is None else max(0.0, first.due - self._clock())
+
+    def settle(
+        self, snapshot: Snapshot, pacer: Pacer = ALONE, *, is_last: bool = False
+    ) -> Iterator[SavedCandidates]:
+        """The candidates that are due, as the policy has them; `is_last`: all of them.
+
+        O(pools x criteria) for each.
+        """
+        now, owed = self._clock(), self._owed.items()
+        due = owed if is_last else takewhile(lambda one: one[1].due <= now, owed)
+        for container_id, one in pacer.among(tuple(due)):
+            del self._owed[container_id]
+            decision = snapshot.decisions.get(container_id)
+            if decision is None or decision.lineup is None or decision.result is not one.grant:
+                # Another decision by now has a line of its own, or will have.
+                continue
+            shown_id = snapshot.containers[container_id].shown_id
+            yield saved_candidates(shown_id, one.at, decision.lineup)
