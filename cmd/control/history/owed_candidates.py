@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from itertools import takewhile
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -16,6 +16,10 @@ from .saved_candidates import SavedCandidates, saved_candidates
 STAY_SECONDS: Final = 60.0
 """After so long, or when the daemon ends, the pools that a container was held against are written.
 A daemon that is killed leaves none of the last minute."""
+
+_AT_ONCE_MAX: Final = 16
+"""Of a thousand containers that began together, as after a boot, some have theirs written every few
+seconds: all of them at once would take a fifth of a second."""
 
 
 class _Owed(Struct, frozen=True):
@@ -54,13 +58,15 @@ class OwedCandidates:
     def settle(
         self, snapshot: Snapshot, pacer: Pacer = ALONE, *, is_last: bool = False
     ) -> Iterator[SavedCandidates]:
-        """The candidates that are due, as the policy has them; `is_last`: all of them.
+        """The candidates that are due, as the policy has them; `is_last`: all that are owed.
 
-        O(pools x criteria) for each.
+        A few at a time, each in O(pools x criteria).
         """
         now, owed = self._clock(), self._owed.items()
-        due = owed if is_last else takewhile(lambda one: one[1].due <= now, owed)
-        for container_id, one in pacer.among(tuple(due)):
+        due = tuple(owed) if is_last else tuple(islice(owed, _AT_ONCE_MAX))
+        for container_id, one in pacer.among(due):
+            if one.due > now and not is_last:
+                return
             del self._owed[container_id]
             decision = snapshot.decisions.get(container_id)
             if decision is None or decision.lineup is None or decision.result is not one.grant:

@@ -203,3 +203,22 @@ def test_candidates_are_owed_until_they_are_due_and_once(node: StayingNode) -> N
     assert list(owed.settle(snapshot, is_last=True)) == []
     owed.note(ContainerId("unknown"), 3.0, node.grant("db"))
     assert list(owed.settle(snapshot, is_last=True)) == []
+
+
+def test_of_many_that_stayed_some_are_settled_at_a_time_and_in_the_end_all(
+    node: StayingNode,
+) -> None:
+    names = [f"pod-{number}" for number in range(40)]
+    node.run(*(burstable(name, 10) for name in names))
+    now = 0.0
+    owed = OwedCandidates(10.0, lambda: now)
+    for number, name in enumerate(names):
+        owed.note(node.id_of(name), float(number), node.grant(name))
+    now = 20.0
+    snapshot = node.snapshot()
+    first = [one.at for one in owed.settle(snapshot)]
+    assert first == list(range(len(first)))
+    assert 0 < len(first) < len(names) // 2
+    assert owed.seconds_left() == 0.0
+    rest = [one.at for one in owed.settle(snapshot, is_last=True)]
+    assert [*first, *rest] == list(range(len(names)))
