@@ -194,6 +194,7 @@ class LiveMoves:
             # It may be less than it wishes for: that is no reason to try again.
             self._owner.afterwards(partial(self._decided, "update", known, decision))
         else:
+            policy.missed_resizes.remember(container_id)
             self._missed[container_id] = None
         return changes
 

@@ -6,6 +6,8 @@ that they have, and resized then as if they were told of by now.
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from ..model.container import Container, ContainerId
 from ..model.kubelet_resources import shares_of_milli
 from ..model.request import CpuType
@@ -44,6 +46,15 @@ class MissedResizes:
     def make(self, container_id: ContainerId) -> Decision:
         """The decision about a container's resize; a refusal leaves it what it has."""
         return mended(self._allocator, container_id)
+
+    def remember(self, container_id: ContainerId) -> None:
+        """Remember with a decision that a resize is missed still: whoever starts next is to try it.
+
+        What the container asked for as its cpus were chosen is not known, unless it says so.
+        """
+        decisions = self._allocator.roster.decisions
+        if decisions[container_id].placed_for_milli is None:
+            decisions[container_id] = replace(decisions[container_id], placed_for_milli=0)
 
     def is_due(self, listed: Container, hint: Advice | None) -> bool:
         """Whether one that is listed was resized since, see `among`."""

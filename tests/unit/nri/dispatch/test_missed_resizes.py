@@ -14,6 +14,7 @@ from pinfold.policy.engine.allocator import Allocator
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.kubelet_resources import LinuxResources
+from pinfold.policy.model.pinning import Pinning
 from tests.unit.policy.engine.ruled_pods import container_of, engine_of
 
 from .test_live_moves import LiveNode, in_node, mention_of
@@ -471,3 +472,25 @@ def test_one_for_which_there_was_no_room_is_tried_again_after_another_restart(
     assert len(policy.grants[owner.id].exclusive) == 4
     # That is done for good.
     assert policy.snapshot().advice()[owner.id].cpu_request_milli == 4000
+
+
+def test_one_that_was_never_announced_is_resized_after_a_restart_once_there_is_room(
+    node: LiveNode, old: LiveNode
+) -> None:
+    """It was resized by then, and the daemon that heard of it first found no room."""
+    others = [container_of(f"b-{n}", 1) for n in range(13)]
+    old.run(*others, plug := container_of("plug", 1))
+    own = old.kernel[plug.id].cpus
+    old.owner.ask("stop", lambda: old.events.answered(old.events.remove(plug.id)))
+    owner = replace(owner_of(4000), cpus=own)
+    known = Newcomer(container=owner, linux=LinuxResources())
+    mention = Mention(container_id=owner.id, read=lambda: known, pid=7)
+    old.kernel[owner.id] = Pinning(cpus=own)
+    old.owner.ask("start", lambda: old.events.start(mention))
+    assert old.events.policy.grants[owner.id].exclusive == own
+    restarted(old, node, old.listed(), is_known=True)
+    assert node.events.policy.grants[owner.id].exclusive == own
+    for one in others[:3]:
+        node.owner.ask("stop", partial(node.events.stop, one.id))
+    node.owner.ask("look", node.events.moves.resize_missed)
+    assert len(node.events.policy.grants[owner.id].exclusive) == 4
