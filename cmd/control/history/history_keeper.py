@@ -270,7 +270,7 @@ class HistoryKeeper(Keeper):
         # Without its candidates one that is kept would look as if only its rules were told.
         is_whole = is_refused or (is_there and decision.decided_by == KEPT)
         if is_there and not is_whole and isinstance(decision.result, Grant):
-            self._owed.note(container.id, at, decision.result)
+            self._owed.note(container, at, decision.result)
         yield saved_decision(
             *(at, decided.event, container, decision, self._paths),
             with_against=is_refused or is_there,

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ....nri.dispatch.pacer import ALONE, Pacer
 from ....policy.engine.snapshot import Snapshot
-from ....policy.model.container import ContainerId
+from ....policy.model.container import Container, ContainerId
 from ....policy.model.grant import Grant
 from .saved_candidates import SavedCandidates, saved_candidates
 
@@ -23,6 +23,8 @@ seconds: all of them at once would take a fifth of a second."""
 
 
 class _Owed(Struct, frozen=True):
+    shown_id: str
+    """Of the container, as the decision's own line has it."""
     at: float
     """When it was decided, in seconds since 1970."""
     grant: Grant
@@ -41,10 +43,11 @@ class OwedCandidates:
         self._owed: dict[ContainerId, _Owed] = {}
         """The longest there first."""
 
-    def note(self, container_id: ContainerId, at: float, grant: Grant) -> None:
+    def note(self, container: Container, at: float, grant: Grant) -> None:
         """Owe the candidates of a decision, and those of the one before no more."""
-        self.forget(container_id)
-        self._owed[container_id] = _Owed(at, grant, self._clock() + self._stay_seconds)
+        self.forget(container.id)
+        due = self._clock() + self._stay_seconds
+        self._owed[container.id] = _Owed(container.shown_id, at, grant, due)
 
     def forget(self, container_id: ContainerId) -> None:
         """Owe nothing for a container: it has ended."""
@@ -69,8 +72,10 @@ class OwedCandidates:
                 return
             del self._owed[container_id]
             decision = snapshot.decisions.get(container_id)
-            if decision is None or decision.lineup is None or decision.result is not one.grant:
-                # Another decision by now has a line of its own, or will have.
-                continue
-            shown_id = snapshot.containers[container_id].shown_id
-            yield saved_candidates(shown_id, one.at, decision.lineup)
+            # Another decision by now has a line of its own, or will have.
+            if (
+                decision is not None
+                and decision.lineup is not None
+                and decision.result == one.grant
+            ):
+                yield saved_candidates(one.shown_id, one.at, decision.lineup)

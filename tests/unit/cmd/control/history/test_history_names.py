@@ -70,6 +70,7 @@ def test_a_decision_is_kept_under_the_id_that_the_runtime_gave_afterwards(
     container = kept.container()
     assert container is not None
     assert (kept.id, container.id, kept.event) == (created, created, "create")
+    assert kept.ranks, "what it was held against has that id, too"
     node.begin()
     node.end()
     found = HistoryKeeper(node.folder, LOG).last_of(created)
@@ -103,6 +104,7 @@ def test_a_creation_under_way_at_the_end_is_kept_under_its_names(node: KeptProxy
     (kept,) = read_history(node.folder)
     (decided,) = [one for one in node.wire.happenings if isinstance(one, Decided)]
     assert kept.id == decided.container.id != node.ids()[0]
+    assert kept.ranks, "what it was held against is told under them, too"
 
 
 def test_one_that_waits_for_its_id_is_not_present_as_if_it_had_been_told_of_before(

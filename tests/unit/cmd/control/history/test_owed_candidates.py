@@ -12,11 +12,9 @@ from pinfold.cmd.control.history.owed_candidates import OwedCandidates
 from pinfold.cmd.control.history.saved_candidates import parse_candidates_line
 from pinfold.cmd.control.history.saved_decision import SavedDecision
 from pinfold.policy.engine.snapshot import Snapshot
-from pinfold.policy.model.container import ContainerId
-from pinfold.policy.model.grant import Grant
 from tests.unit.nri.plugin.session_node import eventually
 
-from ...daemon.paper_node import burstable, guaranteed
+from ...daemon.paper_node import burstable, config, guaranteed
 from .test_history_keeper import LOG, KeptNode
 
 NOBODY_MAY_STAY = 3600.0
@@ -50,9 +48,10 @@ class StayingNode(KeptNode):
         found = map(parse_candidates_line, self.lines())
         return [one.candidates_of for one in found if one is not None]
 
-    def grant(self, name: str) -> Grant:
-        """What a container holds."""
-        return self.daemon.engine.grants[self.id_of(name)]
+    def owe(self, owed: OwedCandidates, name: str, at: float) -> None:
+        """Have the candidates of a container owed."""
+        engine, container_id = self.daemon.engine, self.id_of(name)
+        owed.note(engine.containers[container_id], at, engine.grants[container_id])
 
     def snapshot(self) -> Snapshot:
         """The policy as it is."""
@@ -129,6 +128,19 @@ def test_one_that_stayed_and_has_ended_is_explained_with_its_candidates(
     assert lasting.client.explain("db").candidates == was
 
 
+def test_a_reload_that_changes_nothing_there_loses_no_candidates(node: StayingNode) -> None:
+    node.run(guaranteed("db", 2000))
+    was = node.client.explain("db").candidates
+    assert eventually(lambda: len(node.decisions()) == 1)
+    node.daemon.reconfigure(config(loadClasses=[{"name": "noisy", "level": "core"}]))
+    node.restart()
+    (kept,) = (one for one in read_history(node.state_dir) if one.event == "create")
+    document = kept.document()
+    assert document is not None
+    assert was
+    assert document.candidates == was
+
+
 def test_a_refused_container_has_its_candidates_at_once(node: StayingNode) -> None:
     node.refusal(guaranteed("vast", 8000))
     assert eventually(lambda: node.decisions() != [])
@@ -188,10 +200,10 @@ def test_candidates_are_owed_until_they_are_due_and_once(node: StayingNode) -> N
     now = 0.0
     owed = OwedCandidates(10.0, lambda: now)
     assert owed.seconds_left() is None
-    owed.note(node.id_of("db"), 1.0, node.grant("db"))
+    node.owe(owed, "db", 1.0)
     now = 4.0
     for name in ("web", "gone"):
-        owed.note(node.id_of(name), 2.0, node.grant(name))
+        node.owe(owed, name, 2.0)
     owed.forget(node.id_of("gone"))
     assert owed.seconds_left() == 6.0
     snapshot = node.snapshot()
@@ -201,8 +213,9 @@ def test_candidates_are_owed_until_they_are_due_and_once(node: StayingNode) -> N
     assert owed.seconds_left() == 3.0
     assert [one.at for one in owed.settle(snapshot, is_last=True)] == [2.0]
     assert list(owed.settle(snapshot, is_last=True)) == []
-    owed.note(ContainerId("unknown"), 3.0, node.grant("db"))
-    assert list(owed.settle(snapshot, is_last=True)) == []
+    node.owe(owed, "db", 3.0)
+    node.remove("db")
+    assert list(owed.settle(node.snapshot(), is_last=True)) == []
 
 
 def test_of_many_that_stayed_some_are_settled_at_a_time_and_in_the_end_all(
@@ -213,7 +226,7 @@ def test_of_many_that_stayed_some_are_settled_at_a_time_and_in_the_end_all(
     now = 0.0
     owed = OwedCandidates(10.0, lambda: now)
     for number, name in enumerate(names):
-        owed.note(node.id_of(name), float(number), node.grant(name))
+        node.owe(owed, name, float(number))
     now = 20.0
     snapshot = node.snapshot()
     first = [one.at for one in owed.settle(snapshot)]
