@@ -393,8 +393,6 @@ class Engine:
 
     def _replace(self, container: Container) -> None:
         """Release what an older instance of a container holds."""
-        if container.id in self._allocator.roster.containers:
-            self._allocator.forget(container.id)
-            seen_gone(self._allocator, ())
-        if (older := self._allocator.roster.instance(container)) is not None:
+        for older in self._allocator.roster.earlier_instances(container):
             self._allocator.forget(older)
+            seen_gone(self._allocator, ())

@@ -1,6 +1,6 @@
 """Every container the policy knows, what it asks for, and what was decided about it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import structs
@@ -116,6 +116,11 @@ class Roster:
     def instance(self, container: Container) -> ContainerId | None:
         """The present instance of a container's pod and name."""
         return self._instances.get(instance_key(container))
+
+    def earlier_instances(self, container: Container) -> Collection[ContainerId]:
+        """Ids that a new container takes the place of: its own, if known, and the present one's."""
+        found = dict.fromkeys((container.id, self.instance(container) or container.id))
+        return [one for one in found if one in self.containers]
 
     def remember_place(self, grant: Grant, pen: Grant | None, breaches: frozenset[Breach]) -> None:
         """Remember the grant of an instance for the next one of its name in its pod, and its pen.

@@ -142,6 +142,19 @@ def test_a_second_creation_leaves_nobody_stuck_where_the_first_one_was_left_as_i
     node.owner.ask("check", policy.check)
 
 
+@pytest.mark.parametrize("size", [1000, 1], ids=["refused", "granted"])
+def test_a_new_instance_leaves_the_one_before_not_stuck_where_it_was_left_as_it_ran(
+    node: LiveNode, size: int
+) -> None:
+    policy, owner = node.events.policy, container_of("owner", 2)
+    odd = replace(node.listed(), unread={owner.id: ValueError("odd")})
+    node.owner.ask("list", lambda: node.events.answered(node.events.synchronize(odd)))
+    assert owner.id in policy.stuck_containers.cpus
+    create(node, container_of("owner", size, instance="second"))
+    assert owner.id not in policy.stuck_containers.cpus
+    node.owner.ask("check", policy.check)
+
+
 def test_who_comes_home_by_a_creation_that_failed_is_told_and_reported(
     node: LiveNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
