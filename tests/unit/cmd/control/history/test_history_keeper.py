@@ -25,7 +25,7 @@ from pinfold.cmd.control.history.history_file import (
 )
 from pinfold.cmd.control.history.history_keeper import HistoryKeeper
 from pinfold.cmd.control.history.saved_decision import SavedDecision
-from pinfold.nri.dispatch.report import Happening
+from pinfold.nri.dispatch.report import Happening, Released
 from pinfold.policy.engine.replacing.asked_move import AskedMove
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.move_purpose import MovePurpose
@@ -310,6 +310,28 @@ def test_every_part_of_the_file_begins_with_what_ran_then(node: KeptNode) -> Non
     assert container.cpus
     assert {str(container.mems)} == {node.mems("first")}
     assert node.client.explain("first").result == "grant"
+
+
+def test_what_happens_while_a_busy_policy_cannot_begin_the_next_part_is_written_afterwards(
+    node: KeptNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.bytes_max = 2
+    node.run(guaranteed("first", 1000), guaranteed("second", 1000))
+    node.restart()
+    ended = [node.daemon.engine.containers[node.id_of(one)] for one in ("first", "second")]
+    monkeypatch.setattr("pinfold.cmd.control.history.history_keeper._BUSY_SECONDS", 0.01)
+    is_free = threading.Event()
+    node.daemon.front.owner.submit("busy", lambda: is_free.wait(20))
+    node.history(Released(ended[0], ()))
+    assert eventually(lambda: "busy" in node.history.fault())
+    is_free.set()
+    node.history(Released(ended[1], ()))
+
+    def released() -> list[str]:
+        return [one.path for one in node.kept() if one.event == "release"]
+
+    assert eventually(lambda: released() == ["default/first/first", "default/second/second"])
+    assert node.history.fault() == ""
 
 
 def test_a_history_that_was_lost_begins_anew_with_what_runs(node: KeptNode) -> None:

@@ -1,6 +1,8 @@
 """Candidates of decisions: written once a container has stayed, and found with its decision."""
 
 import json
+import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from pinfold.cmd.control.history.history_keeper import HistoryKeeper
 from pinfold.cmd.control.history.owed_candidates import OwedCandidates
 from pinfold.cmd.control.history.saved_candidates import parse_candidates_line
 from pinfold.cmd.control.history.saved_decision import SavedDecision
+from pinfold.nri.dispatch.report import Released
 from pinfold.policy.engine.snapshot import Snapshot
 from tests.unit.nri.plugin.session_node import eventually
 
@@ -66,13 +69,15 @@ def fixture_node(tmp_path: Path) -> Generator[StayingNode]:
     node.stop()
 
 
+class LastingNode(StayingNode):
+    """A node on paper where containers have stayed soon."""
+
+    stay_seconds = 0.4
+
+
 @pytest.fixture(name="lasting")
 def fixture_lasting(tmp_path: Path) -> Generator[StayingNode]:
-    node = StayingNode(tmp_path)
-    node.stay_seconds = 0.3
-    node.history = HistoryKeeper(
-        tmp_path, LOG, pause_seconds=0, clock=lambda: node.now, stay_seconds=0.3
-    )
+    node = LastingNode(tmp_path)
     node.start()
     yield node
     node.stop()
@@ -103,6 +108,26 @@ def test_who_stays_has_its_candidates_written_though_nothing_happens(lasting: St
     # Once: the end of the daemon adds nothing.
     lasting.restart()
     assert len(lasting.tables()) == 1
+
+
+def test_candidates_wait_for_a_policy_that_is_busy_and_decisions_do_not(
+    lasting: StayingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pinfold.cmd.control.history.history_keeper._BUSY_SECONDS", 0.01)
+    lasting.run(guaranteed("db", 2000), guaranteed("web", 2000))
+    db, web = (lasting.daemon.engine.containers[lasting.id_of(one)] for one in ("db", "web"))
+    # From here on there is a file, which needs nobody to begin it.
+    assert eventually(lambda: len(lasting.decisions()) == 2)
+    is_free = threading.Event()
+    busy = lasting.daemon.front.owner.submit("busy", lambda: is_free.wait(20))
+    time.sleep(2 * lasting.stay_seconds)
+    lasting.history(Released(db, ()))
+    assert eventually(lambda: [one.event for one in lasting.decisions()][-1:] == ["release"])
+    assert lasting.tables() == []
+    assert lasting.history.fault() == ""
+    is_free.set()
+    assert busy.wait(20) is not None
+    assert eventually(lambda: lasting.tables() == [web.shown_id])
 
 
 def test_who_has_gone_by_then_leaves_a_line_without_candidates(node: StayingNode) -> None:
