@@ -81,14 +81,15 @@ def raising_soon(draw: random.Random) -> Calls:
 def keep_apart(before: Snapshot, engine: Engine, gone: set[Any]) -> None:
     """Whoever had cpus of its own has them still, or nobody else has."""
     after = engine.snapshot()
-    pens = {one: grant.pen for one, grant in before.grants.items() if one not in gone}
+    members = {one: grant.pen for one, grant in before.grants.items()}
+    pens = {one: pen for one, pen in members.items() if one not in gone}
     held = before.pens.keys() & pens.values() | pens.keys()
     for one, then in {**before.grants, **before.pens}.items():
         if one not in held or then.pen is not None:
             continue
         for other, now in {**after.grants, **after.pens}.items():
-            # One of a pen may be left alone on its part of it.
-            if one not in (other, now.pen, pens.get(other)):
+            # One of a pen may be left alone on its part of it, an older instance as well.
+            if one not in (other, now.pen, members.get(other)):
                 assert then.exclusive.isdisjoint(now.exclusive), (one, other)
         for other in after.grants.keys() & pens.keys():
             if one not in (other, pens[other]):
